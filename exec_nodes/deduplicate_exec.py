@@ -60,9 +60,9 @@ class DeduplicateExec(UnaryNode):
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
         sets = self.stale.compute()
         names = self.schema.names
-        left = self.limit
+        remaining = self.limit
         for batch in self.child.execute(partition):
-            if left is not None and left <= 0:
+            if remaining is not None and remaining <= 0:
                 return
             if not batch.num_rows:
                 continue
@@ -73,8 +73,8 @@ class DeduplicateExec(UnaryNode):
             if live is not None:
                 rows = keep_rows(rows, live)
                 self.metrics.add(stale_rows=batch.num_rows - rows.num_rows)
-            if left is not None:
-                rows = rows.slice(0, left)
-                left -= rows.num_rows
+            if remaining is not None:
+                rows = rows.slice(0, remaining)
+                remaining -= rows.num_rows
             if rows.num_rows:
                 yield rows

@@ -59,7 +59,7 @@ class FilterStaleExec(UnaryNode):
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
         for part in range(self.child.partitions):
-            found, batches = np.zeros(self.queries, np.int64), 0
+            counts, batches = np.zeros(self.queries, np.int64), 0
             with closing(self.child.execute(part)) as stream:  # type: ignore[type-var]
                 for batch in stream:
                     live = self._live(batch)
@@ -70,8 +70,8 @@ class FilterStaleExec(UnaryNode):
                     if rows.num_rows:
                         yield rows
                     if self.limit is not None:
-                        found += _counts(rows, self.queries)
-                        if found.min() >= self.limit:
+                        counts += _counts(rows, self.queries)
+                        if counts.min() >= self.limit:
                             break
 
     def _live(self, batch: pa.RecordBatch) -> Mask:
@@ -89,20 +89,20 @@ class FilterStaleExec(UnaryNode):
     def _live_of(self, ordinal: int, addresses: RowAddresses) -> Mask:
         """One flag a row of a source."""
         live = ~among(addresses, self.masks.of(ordinal))
-        left = self.masks.left(ordinal)
-        if left and len(rows := np.flatnonzero(live)):
+        sources = self.masks.unmasked(ordinal)
+        if sources and len(rows := np.flatnonzero(live)):
             source = self.masks.stale.sources[ordinal]
             # Once each: several queries may have found the same row.
             distinct, places = np.unique(addresses[rows], return_inverse=True)
             keys = source.rows_at(distinct, self.primary_key)
-            live[rows] = ~self._superseded(keys, left)[places]
+            live[rows] = ~self._superseded(keys, sources)[places]
         return live
 
     def _superseded(self, keys: pa.Table, newer: Sequence[Source]) -> Mask:
         """One flag a key: whether any of the sources has it."""
-        found = np.zeros(keys.num_rows, np.bool_)
+        present = np.zeros(keys.num_rows, np.bool_)
         for source in newer:
-            missing = np.flatnonzero(~found)
+            missing = np.flatnonzero(~present)
             if not len(missing):
                 break
             asked = KeyBatch(keys.take(pa.array(missing)))
@@ -111,8 +111,8 @@ class FilterStaleExec(UnaryNode):
             self.metrics.add(bloom_hits=hits, bloom_skips=len(missing) - hits)
             if hits:
                 places = source.take(asked.filter(maybe), ())[KEY_POSITION].to_numpy()
-                found[missing[np.flatnonzero(maybe)[places]]] = True
-        return found
+                present[missing[np.flatnonzero(maybe)[places]]] = True
+        return present
 
 
 def _counts(rows: pa.RecordBatch, queries: int) -> npt.NDArray[np.int64]:

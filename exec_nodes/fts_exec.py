@@ -70,8 +70,8 @@ class FTSExec(Node):
             return "in_memory" if source.tokenized(column, analyzer) else "tokenized"
         if name is None or not isinstance(source, LanceSource):
             return "tokenized"
-        known = not source.is_open or self.corpus.source_texts.indexed(source, column, analyzer)
-        return name if known else "tokenized"
+        indexed = not source.is_open or self.corpus.source_texts.indexed(source, column, analyzer)
+        return name if indexed else "tokenized"
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
         matching = self.source.matching(self.filters) if self.filters else None

@@ -42,9 +42,9 @@ class FuseExec(Node):
     @property
     def statistics(self) -> Statistics:
         """At most the inputs' rows together."""
-        known = [child.statistics.num_rows for child in self.inputs]
-        rows = [count for count in known if count is not None]
-        return Statistics(sum(rows) if len(rows) == len(known) else None, False)
+        counts = [child.statistics.num_rows for child in self.inputs]
+        rows = [count for count in counts if count is not None]
+        return Statistics(sum(rows) if len(rows) == len(counts) else None, False)
 
     def label(self) -> str:
         """`FuseExec: reciprocal_rank, k=60, weights=[1, 1]`."""

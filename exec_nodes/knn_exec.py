@@ -86,24 +86,24 @@ class KNNExec(Node):
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
         search = SourceSearch(self.source, self.query, self.filters, self.index)
-        left = self.masks.left(self.ordinal)
-        most = self.query.k + (self._spare(left) if left else 0)
+        sources = self.masks.unmasked(self.ordinal)
+        most = self.query.k + (self._spare(sources) if sources else 0)
         first = search.nearest(most, self.masks.of(self.ordinal))
         if len(first.addresses):
             yield self._batch(first)
-        if not left or first.counts(len(self.query.vectors)).max() < most:
+        if not sources or first.counts(len(self.query.vectors)).max() < most:
             return  # nothing is stale, or there is nothing else
         then = search.nearest(self.query.k, self.masks.exact(self.ordinal)).without(first)
         if len(then):
             yield self._batch(then)
 
-    def _spare(self, left: tuple[Source, ...]) -> int:
-        replaced = min(1.0, sum(source.rows for source in left) / max(1, self.source.rows))
+    def _spare(self, sources: tuple[Source, ...]) -> int:
+        replaced = min(1.0, sum(source.rows for source in sources) / max(1, self.source.rows))
         return ceil(2 * self.query.k * replaced) + _SPARE
 
-    def _batch(self, found: Candidates) -> pa.RecordBatch:
-        ordinals = np.full(len(found.addresses), self.ordinal, np.int32)
-        columns = [found.addresses, ordinals, found.distances, found.queries]
+    def _batch(self, candidates: Candidates) -> pa.RecordBatch:
+        ordinals = np.full(len(candidates.addresses), self.ordinal, np.int32)
+        columns = [candidates.addresses, ordinals, candidates.distances, candidates.queries]
         schema = self.schema
         arrays = [pa.array(values) for values in columns[: len(schema)]]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)

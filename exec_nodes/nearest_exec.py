@@ -46,7 +46,7 @@ class NearestExec(Node):
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
         near = list(_batches(self.near))
-        measured = sum(pc.sum(pc.is_finite(one.column(DISTANCE))).as_py() or 0 for one in near)
+        measured = sum(pc.sum(pc.is_finite(batch.column(DISTANCE))).as_py() or 0 for batch in near)
         self.metrics.add(scanned=int(measured < self.k))
         if measured < self.k:
             yield from _batches(self.scan)

@@ -69,10 +69,10 @@ class Metrics:
             values = dict(self._values)
         streams = list(self._streams)
         if streams:
-            values["output_rows"] = sum(one.rows for one in streams)
-            values["output_batches"] = sum(one.batches for one in streams)
-            values["output_bytes"] = sum(one.size for one in streams)
-            values["elapsed_compute_ns"] = sum(one.ns for one in streams)
+            values["output_rows"] = sum(stream.rows for stream in streams)
+            values["output_batches"] = sum(stream.batches for stream in streams)
+            values["output_bytes"] = sum(stream.size for stream in streams)
+            values["elapsed_compute_ns"] = sum(stream.ns for stream in streams)
         return values
 
     def __getitem__(self, name: str) -> int:

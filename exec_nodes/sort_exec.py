@@ -90,7 +90,7 @@ class SortExec(UnaryNode):
         pieces, taken = [], []
         for ordinal in np.unique(ordinals).tolist():
             own = np.flatnonzero(ordinals == ordinal)
-            found = self.sources[ordinal].rows_at(addresses[own], self.key.names)
-            pieces.append(found if found.schema == self.key else found.cast(self.key))
+            fetched = self.sources[ordinal].rows_at(addresses[own], self.key.names)
+            pieces.append(fetched if fetched.schema == self.key else fetched.cast(self.key))
             taken.append(own)
         return pa.concat_tables(pieces).take(pa.array(np.argsort(np.concatenate(taken))))

@@ -52,8 +52,8 @@ class TakeExec(UnaryNode):
         pieces, places = [], []
         for ordinal in sorted(set(ordinals.tolist())):
             rows = np.flatnonzero(ordinals == ordinal)
-            found = self.sources[ordinal].rows_at(addresses[rows], self.output.names)
-            pieces.append(found if found.schema == self.output else found.cast(self.output))
+            fetched = self.sources[ordinal].rows_at(addresses[rows], self.output.names)
+            pieces.append(fetched if fetched.schema == self.output else fetched.cast(self.output))
             places.append(rows)
         whole = pa.concat_tables(pieces)
         if len(pieces) > 1:

@@ -44,9 +44,9 @@ class TakeLastExec(Node):
         return f"TakeLastExec: {source_label(self.source)}, filter=[{self.condition}]"
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
-        found = self.source.last(self.key, self.output.names)
-        if found is not None:
-            rows, deleted = found
+        last_row = self.source.last(self.key, self.output.names)
+        if last_row is not None:
+            rows, deleted = last_row
             columns = [column.combine_chunks() for column in rows.cast(self.output).columns]
             columns.append(pa.array([deleted] * rows.num_rows))
             yield aligned(pa.RecordBatch.from_arrays(columns, schema=self.schema))

@@ -45,7 +45,7 @@ def is_number(value: Any) -> bool:
     return not math.isnan(value)
 
 
-def names_given(argument: str, value: Any) -> list[str]:
+def name_list(argument: str, value: Any) -> list[str]:
     """A list of names. Raises InvalidCallError, as a single name is none."""
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise InvalidCallError(f"{argument}={value!r} must be a list of names: [{value!r}]")

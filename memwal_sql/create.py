@@ -32,13 +32,13 @@ from memwal_sql.state.enable import (
     find_lance,
     index_primary_key,
     is_unfinished,
+    key_and_spec,
     key_columns,
     mark_table,
     marked_with,
     of_replaced,
     open_lance,
     region_spec,
-    wanted_of,
 )
 from memwal_sql.state.open_writers import stop_writers_before
 from memwal_sql.state.schema import (
@@ -112,7 +112,7 @@ def create_table(
     options = checked_options(storage_options) or None
     store = open_store(uri, options)
     try:
-        recorded, left = beside(
+        recorded, rival = beside(
             store.remote,
             partial(_begun_at, store, uri, options),
             lambda: beside(
@@ -131,8 +131,8 @@ def create_table(
     check_deadline(uri)
     # A table without its index is none.
     with unbounded(), _making(uri):
-        if left is not None:
-            record = _completed(left, new)
+        if rival is not None:
+            record = _completed(rival, new)
         elif store.remote and not isinstance(store, TwoPhaseStore):
             record = _made_in_scratch(new)
         else:  # what needs a commit log is left to Lance's own puts
@@ -171,8 +171,8 @@ class _NewTable:
 def is_table(uri: Uri, storage_options: Mapping[str, str] | None) -> bool:
     """Whether there is a table that `create_table` would not make."""
     uri, options = canonical_uri(uri), checked_options(storage_options) or None
-    found = find_lance(uri, options)
-    return found is not None and not is_unfinished(open_store(uri, options), found)
+    table = find_lance(uri, options)
+    return table is not None and not is_unfinished(open_store(uri, options), table)
 
 
 @contextmanager
@@ -195,20 +195,20 @@ def _making(uri: str) -> Iterator[None]:
         ) from error
 
 
-def _completed(left: Any, new: _NewTable) -> TableRecord:
+def _completed(rival: Any, new: _NewTable) -> TableRecord:
     """Make what is left of a table whole, and give its record. Its incarnation stays: whoever
     began it may be at it still, and who comes first at each step makes it.
 
     Raises InvalidCallError where it has other columns, and ConflictError where others come first.
     """
-    incarnation = marked_with(left.schema)
-    same = logical_schema(left.schema).equals(logical_schema(new.schema))
-    if not same or incarnation is None or primary_key_of(left.schema) != new.keys:
+    incarnation = marked_with(rival.schema)
+    same = logical_schema(rival.schema).equals(logical_schema(new.schema))
+    if not same or incarnation is None or primary_key_of(rival.schema) != new.keys:
         raise InvalidCallError(
             f"{new.uri} is what is left of a table with other columns, which was not made to its "
             "end: drop_table deletes it"
         )
-    return _ended(left, replace(new, incarnation=incarnation))
+    return _ended(rival, replace(new, incarnation=incarnation))
 
 
 def _made_in_scratch(new: _NewTable) -> TableRecord:
@@ -220,14 +220,14 @@ def _made_in_scratch(new: _NewTable) -> TableRecord:
     with TemporaryDirectory(prefix="memwal_sql-", ignore_cleanup_errors=True) as scratch:
         place = f"{scratch}/table"
         versions = _set_up(_written(new, place), new.keys, new.spec)
-        there = put_base(
+        put_versions = put_base(
             new.store,
             place,
             lambda: records.append(write_record(new.store, new.incarnation, new.recorded)),
         )
-    if not there:
+    if not put_versions:
         raise ConflictError(f"{new.uri} was created by somebody else just now")
-    if there < versions:  # somebody has written to the table since it came to be
+    if put_versions < versions:  # somebody has written to the table since it came to be
         _finish(open_lance(new.uri, new.options), new)
     stop_writers_before((new.uri, str(new.incarnation)))
     return records[0]
@@ -252,9 +252,9 @@ def _begun_at(
     """The record, and what is left of a table that was not made to its end, or None where there is
     nothing. Raises InvalidCallError where there is a table."""
     recorded = read_record(store)  # before the mark is, see `write_record`
-    found = find_lance(uri, options)
-    if found is None or is_unfinished(store, found):
-        return recorded, found
+    table = find_lance(uri, options)
+    if table is None or is_unfinished(store, table):
+        return recorded, table
     raise InvalidCallError(
         f"{uri} is a table already: open_table opens it, and enable makes a MemWAL table of a "
         "plain Lance table"
@@ -289,7 +289,7 @@ def _set_up(dataset: Any, keys: Sequence[str], spec: RegionSpec) -> int:
     does."""
     index_primary_key(dataset, keys)
     # Lance refuses what others commit from this version on, and not what they had before.
-    if any(one.name == INDEX_NAME for one in indexes_of(dataset)):
+    if any(index.name == INDEX_NAME for index in indexes_of(dataset)):
         raise ConflictError(f"{dataset.uri} was given its MemWAL index by somebody else just now")
     return int(commit_details(dataset, details_for(dataset, spec)).version)
 
@@ -316,7 +316,7 @@ def enable(
     dataset = open_lance(uri, options)
     if read_details(store, dataset) is not None:
         raise InvalidCallError(f"{uri} has a MemWAL index already: open_table opens it")
-    keys, spec = wanted_of(uri, dataset, primary_key, regions)
+    keys, spec = key_and_spec(uri, dataset, primary_key, regions)
     if regions_left:
         raise of_replaced(uri)
     check_unique(dataset, keys)

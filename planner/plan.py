@@ -59,11 +59,11 @@ def _plan(query: Query, snapshot: Snapshot) -> Node:
 def _keys(query: Query, snapshot: Snapshot) -> pa.Table | None:
     """The few keys that rows kept by the filters can have, or None."""
     schema, names = snapshot.info.schema, snapshot.info.primary_key
-    found = key_equalities([f.predicate for f in query.filters], names, schema)
-    if not found or len(found) > MAX_LOOKUP_KEYS:
+    equalities = key_equalities([f.predicate for f in query.filters], names, schema)
+    if not equalities or len(equalities) > MAX_LOOKUP_KEYS:
         return None
     fields = [schema.field(name) for name in names]
-    columns = zip(*found, strict=True)
+    columns = zip(*equalities, strict=True)
     arrays = [pa.array(list(c), f.type) for c, f in zip(columns, fields, strict=True)]
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
@@ -106,8 +106,8 @@ def plan_point_lookup(
     output = pa.schema([schema.field(name) for name in query.columns])
     inputs = [name for condition in residual for name in condition.columns]
     fetched = pa.schema([schema.field(n) for n in dict.fromkeys([*query.columns, *inputs])])
-    found = [_one_key(KeyBatch(keys.slice(i, 1)), snapshot, fetched) for i in range(len(keys))]
-    node = found[0] if len(found) == 1 else UnionExec(tuple(found), 1)
+    lookups = [_one_key(KeyBatch(keys.slice(i, 1)), snapshot, fetched) for i in range(len(keys))]
+    node = lookups[0] if len(lookups) == 1 else UnionExec(tuple(lookups), 1)
     return FilterExec(node, tuple(residual), output) if residual else node
 
 

@@ -102,8 +102,8 @@ def exact_cast(
     if has_dictionaries(source) and not has_dictionaries(target):
         column = decoded(column)
         source = column.type
-    if (known := _known_type(source, target)) != source:
-        column, source = pc.cast(column, known), known
+    if (type_ := _storable_type(source, target)) != source:
+        column, source = pc.cast(column, type_), type_
     if rounding and inner_fields(source):
         column = rounded(column, target, field.name)
         source = column.type
@@ -135,7 +135,7 @@ def _nearest(column: Column, kind: pa.DataType) -> Column:
     return pc.cast(column, kind)
 
 
-def _known_type(source: pa.DataType, target: pa.DataType) -> pa.DataType:
+def _storable_type(source: pa.DataType, target: pa.DataType) -> pa.DataType:
     """The type with those of the target where it says null, as nothing can be cast back to that,
     and with decimals for integers that become decimals, as Arrow goes by the most digits that an
     integer may have, and not by the value."""
@@ -145,17 +145,17 @@ def _known_type(source: pa.DataType, target: pa.DataType) -> pa.DataType:
         return pa.decimal128(_DIGITS)
     if pa.types.is_struct(source) and pa.types.is_struct(target):
         fields = [
-            one
-            if (place := target.get_field_index(one.name)) < 0
-            else one.with_type(_known_type(one.type, target.field(place).type))
-            for one in source
+            field
+            if (place := target.get_field_index(field.name)) < 0
+            else field.with_type(_storable_type(field.type, target.field(place).type))
+            for field in source
         ]
         return pa.struct(fields)
     if pa.types.is_map(source) and pa.types.is_map(target):
-        item = source.item_field.with_type(_known_type(source.item_type, target.item_type))
+        item = source.item_field.with_type(_storable_type(source.item_type, target.item_type))
         return pa.map_(source.key_field, item, keys_sorted=source.keys_sorted)
     if is_list(target) and (pa.types.is_list(source) or pa.types.is_large_list(source)):
-        inner = source.value_field.with_type(_known_type(source.value_type, target.value_type))
+        inner = source.value_field.with_type(_storable_type(source.value_type, target.value_type))
         return pa.list_(inner) if pa.types.is_list(source) else pa.large_list(inner)
     return source
 

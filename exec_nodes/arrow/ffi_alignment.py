@@ -12,9 +12,9 @@ import pyarrow as pa
 
 def aligned(batch: pa.RecordBatch) -> pa.RecordBatch:
     """`batch`, with the columns copied that other languages could not read in place."""
-    given = batch.columns
-    columns = [_aligned(column) for column in given]
-    if all(new is old for new, old in zip(columns, given, strict=True)):
+    values = batch.columns
+    columns = [_aligned(column) for column in values]
+    if all(new is old for new, old in zip(columns, values, strict=True)):
         return batch
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
@@ -38,5 +38,5 @@ def _has_inner_structs(kind: pa.DataType) -> bool:
     if not pa.types.is_nested(kind):
         return False
     inner = [kind.field(i).type for i in range(kind.num_fields)]
-    within = pa.types.is_struct(kind) and any(pa.types.is_struct(one) for one in inner)
+    within = pa.types.is_struct(kind) and any(pa.types.is_struct(child) for child in inner)
     return within or any(map(_has_inner_structs, inner))

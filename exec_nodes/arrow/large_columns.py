@@ -53,10 +53,12 @@ def taken_by_chunk(rows: pa.Table, places: npt.NDArray[np.integer]) -> pa.Table:
     batches = rows.to_batches()
     ends = np.cumsum([batch.num_rows for batch in batches], dtype=np.int64)
     at = ends.searchsorted(places, side="right")
-    found = []
+    batches_taken = []
     for run in np.split(np.arange(len(places)), np.flatnonzero(np.diff(at)) + 1):
         if len(run):
             number = int(at[run[0]])
             start = int(ends[number]) - batches[number].num_rows
-            found.append(batches[number].take(pa.array(places[run].astype(np.int64) - start)))
-    return pa.Table.from_batches(found, rows.schema)
+            batches_taken.append(
+                batches[number].take(pa.array(places[run].astype(np.int64) - start))
+            )
+    return pa.Table.from_batches(batches_taken, rows.schema)

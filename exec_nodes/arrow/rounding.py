@@ -43,15 +43,15 @@ def _with_floats_of(source: pa.DataType, target: pa.DataType) -> pa.DataType:
     elif pa.types.is_map(source) and pa.types.is_map(target):
         pairs = [(source.key_field, target.key_type), (source.item_field, target.item_type)]
     elif pa.types.is_struct(source) and pa.types.is_struct(target):
-        places = [target.get_field_index(one.name) for one in source]
+        places = [target.get_field_index(field.name) for field in source]
         pairs = [
-            (one, one.type if at < 0 else target.field(at).type)
-            for one, at in zip(source, places, strict=True)
+            (field, field.type if at < 0 else target.field(at).type)
+            for field, at in zip(source, places, strict=True)
         ]
     else:
         return source
     return with_inner_fields(
-        source, [one.with_type(_with_floats_of(one.type, kind)) for one, kind in pairs]
+        source, [field.with_type(_with_floats_of(field.type, kind)) for field, kind in pairs]
     )
 
 

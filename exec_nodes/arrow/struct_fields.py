@@ -56,8 +56,8 @@ def has_structs(kind: pa.DataType) -> bool:
 def check_type(source: pa.DataType, field: pa.Field, *, fill: bool) -> None:
     """Raise InvalidCallError for a type with other fields inside than the column `field`; `fill`
     lets it lack some."""
-    found = type_differences(source, field.type, field.name)
-    found.refuse("the rows have", "the rows lack", fill=fill)
+    differences = type_differences(source, field.type, field.name)
+    differences.refuse("the rows have", "the rows lack", fill=fill)
 
 
 def check_values(values: Iterable[Any], field: pa.Field, *, fill: bool) -> None:
@@ -72,29 +72,35 @@ def check_value(
     value: Any, field: pa.Field, row: int, *, fill: bool, option: str = FILL_OPTION
 ) -> None:
     """`check_type` for the Python value of one row; `option` as `missing_fields` takes it."""
-    found = value_differences(value, field.type, field.name)
-    found.refuse(f"row {row} has", f"row {row} lacks", fill=fill, option=option)
+    differences = value_differences(value, field.type, field.name)
+    differences.refuse(f"row {row} has", f"row {row} lacks", fill=fill, option=option)
 
 
 def type_differences(source: pa.DataType, target: pa.DataType, path: str) -> Differences:
     """How the fields inside two types differ; `path` is the column's name."""
-    found = Differences([], [])
-    _compare_types(_plain(source), _plain(target), path, found)
-    return found
+    differences = Differences([], [])
+    _compare_types(_plain(source), _plain(target), path, differences)
+    return differences
 
 
 def value_differences(value: Any, target: pa.DataType, path: str) -> Differences:
     """How the fields inside a Python value differ from those of a type."""
-    found = Differences([], [])
-    _compare_value(value, _plain(target), path, found)
-    return found
+    differences = Differences([], [])
+    _compare_value(value, _plain(target), path, differences)
+    return differences
 
 
-def _compare_types(source: pa.DataType, target: pa.DataType, path: str, found: Differences) -> None:
+def _compare_types(
+    source: pa.DataType, target: pa.DataType, path: str, differences: Differences
+) -> None:
     if pa.types.is_struct(source) and pa.types.is_struct(target):
-        given = {field.name: field.type for field in source}
-        _compare_names(given, target, path, found)
-        pairs = [(given[f.name], f.type, f"{path}.{f.name}") for f in target if f.name in given]
+        source_types = {field.name: field.type for field in source}
+        _compare_names(source_types, target, path, differences)
+        pairs = [
+            (source_types[f.name], f.type, f"{path}.{f.name}")
+            for f in target
+            if f.name in source_types
+        ]
     elif (is_list(source) and is_list(target)) or (
         pa.types.is_map(source) and pa.types.is_map(target)
     ):
@@ -103,10 +109,10 @@ def _compare_types(source: pa.DataType, target: pa.DataType, path: str, found: D
     else:
         return
     for ours, theirs, where in pairs:
-        _compare_types(_plain(ours), _plain(theirs), where, found)
+        _compare_types(_plain(ours), _plain(theirs), where, differences)
 
 
-def _compare_value(value: Any, target: pa.DataType, path: str, found: Differences) -> None:
+def _compare_value(value: Any, target: pa.DataType, path: str, differences: Differences) -> None:
     if not isinstance(value, Iterable):  # a null
         return
     if pa.types.is_struct(target):
@@ -114,28 +120,36 @@ def _compare_value(value: Any, target: pa.DataType, path: str, found: Difference
             value = list(value)
             if not all(isinstance(item, tuple) for item in value):
                 return  # it is no struct, as whoever converts it says
-        given = dict(value)
-        _compare_names(given, target, path, found)
+        source_values = dict(value)
+        _compare_names(source_values, target, path, differences)
         for field in target:
-            _compare_value(given.get(field.name), _plain(field.type), f"{path}.{field.name}", found)
+            _compare_value(
+                source_values.get(field.name),
+                _plain(field.type),
+                f"{path}.{field.name}",
+                differences,
+            )
     elif has_structs(target):
         keyed = pa.types.is_map(target)
         items = value.items() if keyed and isinstance(value, Mapping) else value
         kinds = [_plain(field.type) for field in inner_fields(target)]
         for item in items:
             for part, kind in zip(item if keyed else (item,), kinds, strict=True):
-                _compare_value(part, kind, path, found)
+                _compare_value(part, kind, path, differences)
 
 
 def _compare_names(
-    given: Mapping[str, Any], target: pa.DataType, path: str, found: Differences
+    source_fields: Mapping[str, Any], target: pa.DataType, path: str, differences: Differences
 ) -> None:
-    wanted = [field.name for field in target]
-    if given.keys() == set(wanted):
+    target_names = [field.name for field in target]
+    if source_fields.keys() == set(target_names):
         return
-    for names, others, into in ((wanted, given, found.lacking), (given, wanted, found.unknown)):
+    for names, others, into in (
+        (target_names, source_fields, differences.lacking),
+        (source_fields, target_names, differences.unknown),
+    ):
         paths = (f"{path}.{name}" for name in names if name not in others)
-        into.extend(one for one in paths if one not in into)
+        into.extend(name for name in paths if name not in into)
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

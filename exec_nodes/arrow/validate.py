@@ -40,12 +40,12 @@ def validated(column: Column, name: str) -> Column:
     """
     if isinstance(column, pa.Array):
         return _validated(column, name, 0)
-    given = column.chunks
+    chunks_before = column.chunks
     chunks, rows = [], 0
-    for chunk in given:
+    for chunk in chunks_before:
         chunks.append(_validated(chunk, name, rows))
         rows += len(chunk)
-    same = all(old is new for old, new in zip(given, chunks, strict=True))
+    same = all(old is new for old, new in zip(chunks_before, chunks, strict=True))
     return column if same else pa.chunked_array(chunks, column.type)
 
 
@@ -126,8 +126,10 @@ def _parts(array: pa.Array) -> list[pa.Array]:
 
 def _check_indices(array: pa.DictionaryArray) -> None:
     array.indices.validate(full=True)
-    found = pc.min_max(array.indices).as_py()
-    if found["max"] is not None and not 0 <= found["min"] <= found["max"] < len(array.dictionary):
+    bounds = pc.min_max(array.indices).as_py()
+    if bounds["max"] is not None and not 0 <= bounds["min"] <= bounds["max"] < len(
+        array.dictionary
+    ):
         raise pa.ArrowInvalid("an index points out of its dictionary")
 
 

@@ -40,13 +40,13 @@ def lance_reads() -> Callable[[Any], None] | None:
         return None
 
     def add(read: Any) -> None:
-        found = {
+        counts = {
             "lance_fragments": read.all_counts.get("fragments_scanned", 0),
             "indexes_loaded": read.indices_loaded,
             "partitions_probed": read.all_counts.get("partitions_searched", 0),
             "index_comparisons": read.index_comparisons,
         }
-        some = {name: number for name, number in found.items() if number}
+        some = {name: number for name, number in counts.items() if number}
         counters.add(lance_requests=read.requests, lance_bytes=read.bytes_read, **some)
 
     return add

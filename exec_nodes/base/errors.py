@@ -20,7 +20,7 @@ class MemWalError(Exception):
     def __init__(self, *args: object) -> None:
         """Texts are made brief, and secrets are blanked out of them and of the error that is being
         handled."""
-        super().__init__(*(brief(redacted(one)) if isinstance(one, str) else one for one in args))
+        super().__init__(*(brief(redacted(arg)) if isinstance(arg, str) else arg for arg in args))
         redact_handled()
 
     def __reduce__(self) -> tuple[object, ...]:

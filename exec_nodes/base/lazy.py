@@ -40,5 +40,5 @@ class lazy_property(Generic[T]):  # noqa: N801 (it is used as `property` is)
                 state[name] = self._make(instance)
         # Whoever comes now finds the value, whoever waits has the lock; and locks can't be pickled.
         state.pop(lock, None)
-        found: T = state[name]
-        return found
+        value: T = state[name]
+        return value

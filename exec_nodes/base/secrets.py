@@ -44,8 +44,10 @@ def redacted(text: str, sent: Iterable[str] = ()) -> str:
     `sent` are those that whoever speaks was sent: blanked from four characters on.
     """
     with _lock:
-        found = [one for one in {*_secrets, *_forms(sent, _SHORTEST_SENT)} if one in text]
-    for secret in sorted(found, key=len, reverse=True):
+        exposed = [
+            secret for secret in {*_secrets, *_forms(sent, _SHORTEST_SENT)} if secret in text
+        ]
+    for secret in sorted(exposed, key=len, reverse=True):
         text = text.replace(secret, _BLANK)
     return text
 
@@ -59,8 +61,8 @@ def redact_handled() -> None:
     error = sys.exception()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
-        if any(isinstance(one, str) and redacted(one) != one for one in error.args):
-            error.args = tuple(redacted(one) if isinstance(one, str) else one for one in error.args)
+        if any(isinstance(arg, str) and redacted(arg) != arg for arg in error.args):
+            error.args = tuple(redacted(arg) if isinstance(arg, str) else arg for arg in error.args)
         error = error.__cause__ or error.__context__
 
 

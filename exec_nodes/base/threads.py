@@ -101,12 +101,12 @@ class Changes:
         end = monotonic() + seconds
         while True:
             with self._lock:
-                if is_so() or (left := end - monotonic()) <= 0:
+                if is_so() or (remaining := end - monotonic()) <= 0:
                     return
                 wakeup = SimpleQueue[None]()
                 self._waiting.append(wakeup)
             with suppress(Empty):
-                wakeup.get(timeout=min(left, _LONGEST_WAIT_SECONDS))
+                wakeup.get(timeout=min(remaining, _LONGEST_WAIT_SECONDS))
 
 
 @lru_cache(maxsize=1)
@@ -162,7 +162,7 @@ def outcomes(
             except Empty:
                 break
             under_way -= 1
-        while all_end and sum(one is not None for one in results) < under_way:
+        while all_end and sum(outcome is not None for outcome in results) < under_way:
             sleep(_LOOK_AGAIN_SECONDS)
         raise
     return results  # type: ignore[return-value]
@@ -188,9 +188,9 @@ def in_thread(call: Callable[[], R]) -> R:
     return outcome.get()
 
 
-def first_error(found: Sequence[Outcome[R]]) -> list[R]:
+def first_error(results: Sequence[Outcome[R]]) -> list[R]:
     """What all calls returned; raises what the first of those that failed has raised."""
-    return [one.get() for one in found]
+    return [outcome.get() for outcome in results]
 
 
 def _in_context(work: Callable[[], None]) -> Callable[[], None]:

@@ -36,17 +36,17 @@ class Matched:
     names_agree: bool
 
 
-def match(stored: Sequence[pa.Field], wanted: Sequence[pa.Field], path: str = "") -> Matched:
+def match(stored: Sequence[pa.Field], target: Sequence[pa.Field], path: str = "") -> Matched:
     """The columns of a schema, or the fields of the struct at `path`.
 
     Raises RepairError where a field without an id is gone and another one is new: they may be the
     same one, renamed.
     """
-    places = _places(stored, wanted, path)
+    places = _places(stored, target, path)
     names = {field.name for field in stored}
     inside: list[Matched | None] = []
     agree = True
-    for field, place in zip(wanted, places, strict=True):
+    for field, place in zip(target, places, strict=True):
         within = None
         if place is None:
             agree &= field.name not in names
@@ -59,14 +59,14 @@ def match(stored: Sequence[pa.Field], wanted: Sequence[pa.Field], path: str = ""
     return Matched(places, inside, agree)
 
 
-def renamed(array: pa.Array, wanted: pa.DataType, matched: Matched | None) -> pa.Array:
-    """`array` with the fields of `wanted`; its values, which are shared, may still need a cast."""
-    if matched is None or (matched.names_agree and array.type == wanted):
+def renamed(array: pa.Array, target: pa.DataType, matched: Matched | None) -> pa.Array:
+    """`array` with the fields of `target`; its values, which are shared, may still need a cast."""
+    if matched is None or (matched.names_agree and array.type == target):
         return array
     arrays = inner_arrays(array)
     inner, fields = [], []
     for field, place, inside in zip(
-        inner_fields(wanted), matched.places, matched.inside, strict=True
+        inner_fields(target), matched.places, matched.inside, strict=True
     ):
         if place is None:
             inner.append(pa.nulls(len(array), _plain(field.type)))
@@ -76,25 +76,27 @@ def renamed(array: pa.Array, wanted: pa.DataType, matched: Matched | None) -> pa
     return with_inner_arrays(array, fields, inner)
 
 
-def _match_inside(stored: pa.DataType, wanted: pa.DataType, path: str) -> Matched | None:
-    own, fields = inner_fields(stored), inner_fields(wanted)
-    if not own or stored.id != wanted.id:
+def _match_inside(stored: pa.DataType, target: pa.DataType, path: str) -> Matched | None:
+    own, fields = inner_fields(stored), inner_fields(target)
+    if not own or stored.id != target.id:
         return None  # a nested type does not become another one
-    if pa.types.is_struct(wanted):
+    if pa.types.is_struct(target):
         return match(own, fields, path)
     # The item of a list, the key and the value of a map.
     pairs = zip(own, fields, strict=True)
     inside = [_match_inside(a.type, b.type, path) for a, b in pairs]
-    return Matched(range(len(own)), inside, all(one is None or one.names_agree for one in inside))
+    return Matched(
+        range(len(own)), inside, all(matched is None or matched.names_agree for matched in inside)
+    )
 
 
-def _places(stored: Sequence[pa.Field], wanted: Sequence[pa.Field], path: str) -> list[int | None]:
+def _places(stored: Sequence[pa.Field], target: Sequence[pa.Field], path: str) -> list[int | None]:
     ids = {_id(field): place for place, field in enumerate(stored)}
     by_name = {field.name: place for place, field in enumerate(stored) if _id(field) is None}
     ids.pop(None, None)
-    places = [ids.get(_id(field), by_name.get(field.name)) for field in wanted]
-    gone = sorted(by_name.keys() - {field.name for field in wanted})
-    new = [f.name for f, at in zip(wanted, places, strict=True) if at is None]
+    places = [ids.get(_id(field), by_name.get(field.name)) for field in target]
+    gone = sorted(by_name.keys() - {field.name for field in target})
+    new = [f.name for f, at in zip(target, places, strict=True) if at is None]
     if gone and new:
         raise RepairError(
             f"the fields {gone} of column {path!r} were stored without their ids, and now it has "

@@ -45,14 +45,14 @@ class ByFieldId:
         names_agree: whether names tell the same, so that there is nothing to do.
     """
 
-    def __init__(self, stored: pa.Schema, wanted: pa.Schema) -> None:
+    def __init__(self, stored: pa.Schema, target: pa.Schema) -> None:
         self.stored = stored
-        matched = match(list(stored), list(wanted))
+        matched = match(list(stored), list(target))
         self.names_agree = matched.names_agree
         names = [None if place is None else stored.names[place] for place in matched.places]
-        self.stored_names: Mapping[str, str | None] = dict(zip(wanted.names, names, strict=True))
-        self._wanted = wanted
-        self._inside = dict(zip(wanted.names, matched.inside, strict=True))
+        self.stored_names: Mapping[str, str | None] = dict(zip(target.names, names, strict=True))
+        self._target = target
+        self._inside = dict(zip(target.names, matched.inside, strict=True))
 
     @property
     def present(self) -> Mapping[str, str]:
@@ -61,19 +61,19 @@ class ByFieldId:
 
     def column(self, name: str, stored: Column) -> Column:
         """The wanted column `name`, made of the stored one; its values may still need a cast."""
-        kind, inside = self._wanted.field(name).type, self._inside[name]
+        kind, inside = self._target.field(name).type, self._inside[name]
         if isinstance(stored, pa.Array):
             return renamed(stored, kind, inside)
         chunks = stored.chunks or [pa.array([], stored.type)]
         return pa.chunked_array([renamed(chunk, kind, inside) for chunk in chunks])
 
 
-def same_columns(one: pa.Schema, other: pa.Schema) -> bool:
+def same_columns(schema: pa.Schema, other: pa.Schema) -> bool:
     """Whether two `numbered` schemas have the same names, types and field ids at every depth; other
     metadata, such as comments, may differ."""
-    if one.equals(other, check_metadata=True):  # nearly always, and asked at every read
+    if schema.equals(other, check_metadata=True):  # nearly always, and asked at every read
         return True
-    return bool(one.equals(other)) and ByFieldId(one, other).names_agree
+    return bool(schema.equals(other)) and ByFieldId(schema, other).names_agree
 
 
 class CurrentSchema:

@@ -58,8 +58,8 @@ class KeyCodes:
     def find(self, column: KeyColumn) -> tuple[Rows, Codes]:
         """The rows of another column whose key is among these, ascending, and their codes."""
         if self._first is None:
-            found = pc.fill_null(pc.index_in(column, value_set=self._distinct), -1)
-            at = found.to_numpy(zero_copy_only=False) if len(found) else np.empty(0, np.int32)
+            indexes = pc.fill_null(pc.index_in(column, value_set=self._distinct), -1)
+            at = indexes.to_numpy(zero_copy_only=False) if len(indexes) else np.empty(0, np.int32)
             places = np.flatnonzero(at >= 0)
             return places.astype(np.int32), at[places].astype(np.int64)
         values = _integers(one_array(column))

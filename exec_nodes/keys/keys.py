@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from exec_nodes.arrow.casts import exact_cast, exact_values
-from exec_nodes.arrow.given_rows import given_rows, read_once
+from exec_nodes.arrow.input_rows import input_rows, read_once
 from exec_nodes.base.errors import InvalidCallError
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.keys.hashing import (
@@ -186,13 +186,13 @@ def as_key_table(keys: Any, schema: pa.Schema, primary_key: Sequence[str]) -> pa
     """A user's keys as a table of the key columns, in key order and in their exact types.
 
     Takes values, tuples for a composite key (one of either, or any iterable of them), arrays of
-    Arrow, numpy or pandas, and rows in any form of `given_rows`, of which only the key columns
+    Arrow, numpy or pandas, and rows in any form of `input_rows`, of which only the key columns
     are looked at.
 
     Raises InvalidCallError naming the value: nulls, missing columns, wrong types, lossy casts.
     """
-    wanted = pa.schema([schema.field(name).with_nullable(False) for name in primary_key])
-    table = _table_of(keys, wanted)
+    key_schema = pa.schema([schema.field(name).with_nullable(False) for name in primary_key])
+    table = _table_of(keys, key_schema)
     names = list(keys) if isinstance(keys, Mapping) else table.column_names
     wrong = [name for name in primary_key if names.count(name) != 1]
     if wrong:
@@ -200,8 +200,8 @@ def as_key_table(keys: Any, schema: pa.Schema, primary_key: Sequence[str]) -> pa
             f"keys lack the primary key columns {wrong}, or have them more than once; they have "
             f"{names}: give a list of keys, or a table or a list of dicts with these columns"
         )
-    columns = [_exact(table[name], wanted.field(name)) for name in primary_key]
-    return pa.Table.from_arrays(columns, schema=wanted)
+    columns = [_exact(table[name], key_schema.field(name)) for name in primary_key]
+    return pa.Table.from_arrays(columns, schema=key_schema)
 
 
 def _view(column: KeyColumn, kind: pa.DataType) -> KeyColumn:
@@ -214,30 +214,30 @@ def _bytes_of(column: pa.Array) -> pa.Array:
     return column.cast(pa.large_binary())
 
 
-def _table_of(keys: Any, wanted: pa.Schema) -> pa.Table:
+def _table_of(keys: Any, schema: pa.Schema) -> pa.Table:
     keys = read_once(keys)
     if isinstance(keys, np.ndarray):
         keys = _array(keys)
     if isinstance(keys, pa.Array | pa.ChunkedArray) and not pa.types.is_struct(keys.type):
-        if len(wanted) != 1:
+        if len(schema) != 1:
             raise InvalidCallError(
-                f"one array can't hold the composite key {wanted.names}: give a table of them"
+                f"one array can't hold the composite key {schema.names}: give a table of them"
             )
-        return pa.table({wanted.names[0]: keys})
+        return pa.table({schema.names[0]: keys})
     try:
-        rows = given_rows(keys)
+        rows = input_rows(keys)
     except InvalidCallError:
         if not hasattr(keys, "__arrow_c_stream__") and not hasattr(keys, "__arrow_c_array__"):
             raise
         # A series or an array instead of a table, such as pandas or polars export.
-        return pa.table({wanted.names[0]: _array(keys)})
+        return pa.table({schema.names[0]: _array(keys)})
     if isinstance(rows, pa.Table):
         return rows
     if isinstance(rows, Mapping):
-        return _of_columns({name: rows[name] for name in wanted.names if name in rows}, wanted)
+        return _of_columns({name: rows[name] for name in schema.names if name in rows}, schema)
     if rows:
-        return _of_rows(rows, wanted)
-    return _of_values(keys, wanted)
+        return _of_rows(rows, schema)
+    return _of_values(keys, schema)
 
 
 def _array(keys: Any) -> KeyColumn:
@@ -249,35 +249,35 @@ def _array(keys: Any) -> KeyColumn:
         ) from error
 
 
-def _of_rows(rows: Sequence[Mapping[str, Any]], wanted: pa.Schema) -> pa.Table:
+def _of_rows(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
     for row in rows:
-        lacking = [name for name in wanted.names if name not in row]
+        lacking = [name for name in schema.names if name not in row]
         if lacking:
             raise InvalidCallError(f"the key {row!r} lacks the primary key columns {lacking}")
-    return _of_columns({name: [row[name] for row in rows] for name in wanted.names}, wanted)
+    return _of_columns({name: [row[name] for row in rows] for name in schema.names}, schema)
 
 
-def _of_values(keys: Any, wanted: pa.Schema) -> pa.Table:
-    composite = len(wanted) > 1
+def _of_values(keys: Any, schema: pa.Schema) -> pa.Table:
+    composite = len(schema) > 1
     single = isinstance(keys, str | bytes) or not isinstance(keys, Iterable)
     one_tuple = isinstance(keys, tuple) and not all(isinstance(key, tuple | list) for key in keys)
     if single or (composite and one_tuple):
         keys = [keys]
     rows = list(keys)
     if not composite:
-        return pa.table({wanted.names[0]: exact_values(rows, wanted.field(0))})
+        return pa.table({schema.names[0]: exact_values(rows, schema.field(0))})
     for row in rows:
-        if not isinstance(row, tuple | list) or len(row) != len(wanted):
+        if not isinstance(row, tuple | list) or len(row) != len(schema):
             raise InvalidCallError(
-                f"key {row!r} must be a tuple of {len(wanted)} values, for {wanted.names}"
+                f"key {row!r} must be a tuple of {len(schema)} values, for {schema.names}"
             )
-    columns = zip(*rows, strict=True) if rows else [[] for _ in wanted]
-    arrays = [exact_values(list(c), field) for c, field in zip(columns, wanted, strict=True)]
-    return pa.Table.from_arrays(arrays, names=wanted.names)
+    columns = zip(*rows, strict=True) if rows else [[] for _ in schema]
+    arrays = [exact_values(list(c), field) for c, field in zip(columns, schema, strict=True)]
+    return pa.Table.from_arrays(arrays, names=schema.names)
 
 
-def _of_columns(columns: dict[str, Any], wanted: pa.Schema) -> pa.Table:
-    arrays = {name: exact_values(v, wanted.field(name)) for name, v in columns.items()}
+def _of_columns(columns: dict[str, Any], schema: pa.Schema) -> pa.Table:
+    arrays = {name: exact_values(v, schema.field(name)) for name, v in columns.items()}
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         raise InvalidCallError(f"key columns must be equally long, not {lengths}")

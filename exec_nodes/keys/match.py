@@ -37,10 +37,10 @@ def rows_of_keys(table: pa.Table, keys: KeyBatch) -> tuple[Rows, Positions]:
     """The rows of `table`, which has the key columns, whose key is asked for, ascending, and the
     position of each one's key in `keys`."""
     codes = KeyCodes(keys.column)
-    rows, found = codes.find(key_column(table.select(keys.names).columns))
+    rows, positions = codes.find(key_column(table.select(keys.names).columns))
     position = np.empty(codes.size, np.int64)
     position[codes.codes] = np.arange(len(keys))
-    return rows, position[found]
+    return rows, position[positions]
 
 
 def last_rows(addresses: RowAddresses, positions: Positions) -> Positions:

@@ -45,7 +45,7 @@ class OneKey(KeyBatch):
         """The key columns in their exact types."""
         fields = [self._schema.field(name).with_nullable(False) for name in self._primary_key]
         parts: Any = self.values[0] if len(fields) > 1 else self.values
-        columns = [pa.array([part], one.type) for part, one in zip(parts, fields, strict=True)]
+        columns = [pa.array([part], field.type) for part, field in zip(parts, fields, strict=True)]
         return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 

@@ -22,8 +22,10 @@ def key_condition(keys: KeyBatch) -> str | None:
         values = literals(column if len(keys.names) == 1 else column.unique())
         if values is None or "`" in name:
             return None
-        one = len(values) == 1
-        conditions.append(f"`{name}` = {values[0]}" if one else f"`{name}` IN ({','.join(values)})")
+        single = len(values) == 1
+        conditions.append(
+            f"`{name}` = {values[0]}" if single else f"`{name}` IN ({','.join(values)})"
+        )
     return " AND ".join(conditions)
 
 

@@ -33,14 +33,18 @@ def fragment_identity(place: str, fragment: Any) -> Hashable:
     """
     metadata = fragment.metadata
     files = tuple(map(_file, metadata.files))
-    overlays = tuple((_file(one.data_file), one.committed_version) for one in metadata.overlays)
+    overlays = tuple(
+        (_file(overlay.data_file), overlay.committed_version) for overlay in metadata.overlays
+    )
     return (place, metadata.id, files, overlays)
 
 
 def overlaid_fields(fragment: Any) -> frozenset[int]:
     """The ids of the fields of which an overlay replaces values. Indexes go on covering the
     fragment, with the values from before."""
-    return frozenset(id_ for one in fragment.metadata.overlays for id_ in one.data_file.fields)
+    return frozenset(
+        id_ for overlay in fragment.metadata.overlays for id_ in overlay.data_file.fields
+    )
 
 
 def _file(file: Any) -> Hashable:
@@ -92,8 +96,8 @@ def live_addresses(dataset: Any, fragment: Any, read: ReadFile | None = None) ->
         start = np.uint64(fragment.fragment_id << FRAGMENT_BITS)
         return np.flatnonzero(live).astype(np.uint64) + start
     batches = whole_fragments(dataset, (), [fragment], fragment.physical_rows)
-    found = [batch.column(ROW_ADDRESS).to_numpy() for _, batch in batches]
-    return np.concatenate([np.empty(0, np.uint64), *found])
+    addresses = [batch.column(ROW_ADDRESS).to_numpy() for _, batch in batches]
+    return np.concatenate([np.empty(0, np.uint64), *addresses])
 
 
 def counted_addresses(fragments: Sequence[Any]) -> RowAddresses | None:
@@ -110,11 +114,11 @@ def all_addresses(fragments: Sequence[Any]) -> RowAddresses:
 def within(addresses: RowAddresses, fragments: Collection[int]) -> Flags:
     """By row: whether it is in one of the fragments, which are given by their numbers."""
     numbers = (addresses >> np.uint64(FRAGMENT_BITS)).astype(np.int64)
-    wanted = np.array(sorted(fragments), np.int64)
-    if not len(wanted):
+    ids = np.array(sorted(fragments), np.int64)
+    if not len(ids):
         return np.zeros(len(addresses), np.bool_)
-    places = np.minimum(wanted.searchsorted(numbers), len(wanted) - 1)
-    inside: Flags = wanted[places] == numbers
+    places = np.minimum(ids.searchsorted(numbers), len(ids) - 1)
+    inside: Flags = ids[places] == numbers
     return inside
 
 
@@ -135,10 +139,10 @@ def _counted(batch: pa.RecordBatch, start: int) -> pa.RecordBatch:
 def _live(batch: pa.RecordBatch, start: int) -> pa.RecordBatch:
     """The rows that have an id, as deleted ones have none."""
     ids = batch.column(_ROW_ID)
-    found = _counted(batch.drop_columns([_ROW_ID]), start)
+    addresses = _counted(batch.drop_columns([_ROW_ID]), start)
     if not ids.null_count:
-        return found
-    return keep_rows(found, ids.is_valid().to_numpy(zero_copy_only=False))
+        return addresses
+    return keep_rows(addresses, ids.is_valid().to_numpy(zero_copy_only=False))
 
 
 class RowIds:

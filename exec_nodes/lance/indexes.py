@@ -15,11 +15,11 @@ def indexes_of(dataset: Any, name: str = BASE_NAME) -> Sequence[Any]:
     them is damaged, or lists a segment twice, which ends the process when Lance is asked for its
     statistics; `name` is the table's in errors."""
     with lance_errors(name, dataset.uri):
-        found: Sequence[Any] = dataset.describe_indices()
-    segments = [segment.uuid for index in found for segment in index.segments]
+        descriptions: Sequence[Any] = dataset.describe_indices()
+    segments = [segment.uuid for index in descriptions for segment in index.segments]
     if len(set(segments)) < len(segments):
         raise damaged(name, dataset.uri, "its manifest lists a segment of an index twice")
-    return found
+    return descriptions
 
 
 def moved_fragments(dataset: Any, name: str = BASE_NAME) -> frozenset[int]:

@@ -94,7 +94,7 @@ def every_value(dataset: Any, field: pa.Field, fragments: Sequence[Any]) -> Iter
     """A column of all rows of `fragments`, deleted ones too; null where it is not stored."""
     schema = pa.schema([field])
     if field.name not in dataset.schema.names:
-        yield from (pa.nulls(one.physical_rows, field.type) for one in fragments)
+        yield from (pa.nulls(fragment.physical_rows, field.type) for fragment in fragments)
         return
     scanner = every_row(dataset, schema.names, fragments, batch_rows(schema, fragments))
     for batch in batches_of(scanner):
@@ -131,10 +131,10 @@ def take_rows(dataset: Any, schema: pa.Schema, row_ids: RowAddresses) -> pa.Tabl
         arrays = [pa.nulls(len(row_ids), field.type) for field in schema]
         return pa.Table.from_arrays(arrays, schema=schema)
     # Lance's only way by row id; the public `take` counts rows from the start of the table.
-    found = dataset._take_rows(pa.array(row_ids), names)  # noqa: SLF001
-    if found.schema.equals(schema):
-        return found
-    return pa.Table.from_batches([conform(b, schema) for b in found.to_batches()], schema)
+    table = dataset._take_rows(pa.array(row_ids), names)  # noqa: SLF001
+    if table.schema.equals(schema):
+        return table
+    return pa.Table.from_batches([conform(b, schema) for b in table.to_batches()], schema)
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -172,8 +172,11 @@ def batch_rows(schema: pa.Schema, fragments: Sequence[Any] = ()) -> int:
     if not any(map(_is_varying, schema.types)):
         return rows
     sample = fragments[:_SAMPLED_FRAGMENTS]
-    stored = [(sum(f.file_size_bytes or 0 for f in one.metadata.files), one) for one in sample]
-    widest = max((size / max(1, one.physical_rows) for size, one in stored), default=0)
+    stored = [
+        (sum(f.file_size_bytes or 0 for f in fragment.metadata.files), fragment)
+        for fragment in sample
+    ]
+    widest = max((size / max(1, fragment.physical_rows) for size, fragment in stored), default=0)
     return rows if not widest else max(1, min(rows, int(Batches.most_bytes / widest)))
 
 

@@ -28,9 +28,9 @@ def open_generation(
     """
     options = dict(storage_options) if storage_options else None
     dataset = lance.dataset(uri, storage_options=options, session=session)
-    found = sum(fragment.metadata.physical_rows for fragment in dataset.get_fragments())
-    if not found or found != (found if rows is None else rows):
-        raise damaged(name, uri, f"it has {found} rows instead of {rows or 'some'}")
+    count = sum(fragment.metadata.physical_rows for fragment in dataset.get_fragments())
+    if not count or count != (count if rows is None else rows):
+        raise damaged(name, uri, f"it has {count} rows instead of {rows or 'some'}")
     wrong = wrong_tombstones(dataset)
     if wrong is not None:
         raise damaged(name, uri, f"it {wrong}")

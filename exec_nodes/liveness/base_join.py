@@ -42,8 +42,8 @@ class Superseded:
 
     def union(self) -> RowAddresses:
         """The superseded rows, sorted."""
-        found = self._addresses
-        return found if bool((found[1:] > found[:-1]).all()) else np.sort(found)
+        addresses = self._addresses
+        return addresses if bool((addresses[1:] > addresses[:-1]).all()) else np.sort(addresses)
 
     def of(self, place: int) -> RowAddresses:
         """The rows that the newer source at `place` supersedes, in no particular order."""
@@ -85,7 +85,7 @@ class BaseMatch:
     def __init__(self, newer: Sequence[tuple[Source, int]]) -> None:
         keys = keys_of([source for source, _ in newer])
         pairs = zip(keys, newer, strict=True)
-        columns = [one.slice(start).column if start else one.column for one, (_, start) in pairs]
+        columns = [keys.slice(start).column if start else keys.column for keys, (_, start) in pairs]
         self._newer = newer
         self._keys = concat(columns)
         self.numbers = KeyCodes(self._keys)
@@ -115,8 +115,8 @@ class BaseMatch:
     def result(self, pieces: Iterable[Piece]) -> Superseded:
         """What was found in pieces that have every row of the base once."""
         pieces = list(pieces)
-        found = (addresses for piece in pieces for addresses in piece.addresses)
-        addresses = np.concatenate([np.empty(0, np.uint64), *found])
+        matched = (addresses for piece in pieces for addresses in piece.addresses)
+        addresses = np.concatenate([np.empty(0, np.uint64), *matched])
         batches = [owners for piece in pieces for owners in piece.owners_of]
         owners_of = [
             np.concatenate([np.empty(0, np.uint8), *(batch[table] for batch in batches)])
@@ -156,10 +156,10 @@ class BaseMatch:
 def keys_of(sources: Sequence[Source]) -> list[SourceKeys]:
     """Each source's keys; those that must be read are read at once."""
     at_hand = [source.keys_at_hand for source in sources]
-    unread = [source for source, known in zip(sources, at_hand, strict=True) if not known]
+    unread = [source for source, resident in zip(sources, at_hand, strict=True) if not resident]
     read = iter(map_concurrently(lambda source: source.keys(), unread))
     pairs = zip(sources, at_hand, strict=True)
-    return [source.keys() if known else next(read) for source, known in pairs]
+    return [source.keys() if resident else next(read) for source, resident in pairs]
 
 
 def _bit(place: int) -> int:

@@ -38,7 +38,7 @@ class Matched(Thresholds):
 @dataclass(frozen=True)
 class _Mask:
     rows: RowAddresses
-    left: tuple[Source, ...]
+    unmasked: tuple[Source, ...]
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Masks:
     """The masks of one plan's sources, by their ordinals.
 
     What is masked and what is left to ask is decided once, together: every stale row of a source
-    is in `of`, or its key is in one of `left`. A plan that has all keys `matched` anyway leaves
+    is in `of`, or its key is in one of `unmasked`. A plan that has all keys `matched` anyway leaves
     nothing to ask.
     """
 
@@ -58,9 +58,9 @@ class Masks:
         same source replaces are always among them."""
         return self._masks[ordinal].rows
 
-    def left(self, ordinal: int) -> tuple[Source, ...]:
+    def unmasked(self, ordinal: int) -> tuple[Source, ...]:
         """The newer sources that may hold keys of a source's other rows, newest first."""
-        return self._masks[ordinal].left
+        return self._masks[ordinal].unmasked
 
     @property
     def asked(self) -> tuple[Source, ...]:
@@ -81,32 +81,34 @@ class Masks:
         self.stale.open()
         if self.matched:
             return [_Mask(rows, ()) for rows in self.stale.compute()]
-        found = [] if self.stale.base is None else [self._of_base(self.stale.base)]
+        masks = [] if self.stale.base is None else [self._of_base(self.stale.base)]
         for region in self.stale.regions:
-            found += self._of_region(region)
-        return found
+            masks += self._of_region(region)
+        return masks
 
     def _of_base(self, base: Source) -> _Mask:
         sets, regions, newer = self.stale.sets, self.stale.regions, self.stale.newer
-        known = sets.cached_base(base, newer)
-        if known is not None:
-            return _Mask(known, ())
+        cached = sets.cached_base(base, newer)
+        if cached is not None:
+            return _Mask(cached, ())
         flushed = tuple([source for region in regions for source in _split(region)[1]])
-        known = sets.cached_base(base, flushed)
-        if known is None:
+        cached = sets.cached_base(base, flushed)
+        if cached is None:
             if base.rows > Matched.inline:
                 if base.rows <= Matched.most:
                     sets.find_base(base, flushed)
                 return _Mask(_NO_ROWS, newer)
-            known = sets.of_base(base, flushed)
-        return _Mask(known, tuple([source for region in regions for source in _split(region)[0]]))
+            cached = sets.of_base(base, flushed)
+        return _Mask(cached, tuple([source for region in regions for source in _split(region)[0]]))
 
     def _of_region(self, region: Sequence[Source]) -> list[_Mask]:
-        known = self.stale.sets.cached_region(region)
-        if known is not None:
-            return [_Mask(rows, ()) for rows in known]
+        cached = self.stale.sets.cached_region(region)
+        if cached is not None:
+            return [_Mask(rows, ()) for rows in cached]
         memtables, flushed = _split(region)
-        own = [_Mask(one.keys().hidden, memtables[:at]) for at, one in enumerate(memtables)]
+        own = [
+            _Mask(memtable.keys().hidden, memtables[:at]) for at, memtable in enumerate(memtables)
+        ]
         return own + [_Mask(rows, memtables) for rows in self.stale.sets.of_region(flushed)]
 
 

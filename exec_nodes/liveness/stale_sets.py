@@ -55,8 +55,8 @@ class StaleSets:
         """`of_region` if it is known already."""
         if not sources:
             return ()
-        found = self._store.get(_region_key(sources))
-        return found.sets if found is not None and found.cover == cover_of(sources) else None
+        cached = self._store.get(_region_key(sources))
+        return cached.sets if cached is not None and cached.cover == cover_of(sources) else None
 
     def of_region(
         self, sources: Sequence[Source], numbers: KeyCodes | None = None
@@ -65,9 +65,9 @@ class StaleSets:
 
         `numbers` are the codes of all their keys, one source after the other, if somebody has them.
         """
-        known = self.cached_region(sources)
-        if known is not None:
-            return known
+        cached = self.cached_region(sources)
+        if cached is not None:
+            return cached
         key = _region_key(sources)
         with self._store.locked(key):
             cover, old = cover_of(sources), self._store.get(key)
@@ -84,15 +84,15 @@ class StaleSets:
 
     def cached_base(self, base: Source, newer: Sequence[Source]) -> RowAddresses | None:
         """`of_base` if it is known already."""
-        found: RowAddresses | None = self._store.get(_base_key(base, newer))
-        return found
+        cached: RowAddresses | None = self._store.get(_base_key(base, newer))
+        return cached
 
     def of_base(self, base: Source, newer: Sequence[Source]) -> RowAddresses:
         """The base table's stale rows, given all sources of all regions that are read."""
         return self._store.compute(
             _base_key(base, newer),
             lambda: self._base_union(base, newer),
-            lambda found: int(found.nbytes),
+            lambda addresses: int(addresses.nbytes),
         )
 
     def find_base(self, base: Source, newer: Sequence[Source]) -> None:
@@ -105,7 +105,10 @@ class StaleSets:
     def extend(self, base: Source, newer: Sequence[Source]) -> None:
         """Let `of_base` be known of a version of the base, where it is of another one."""
         versions = {key.owners[0] for key in self._store.used(_KIND)}
-        if any(one != base.identity and is_same_table(one, base.identity) for one in versions):
+        if any(
+            version != base.identity and is_same_table(version, base.identity)
+            for version in versions
+        ):
             self.of_base(base, newer)
 
     def new_match(self, base: Source, newer: Sequence[Source]) -> BaseMatch | None:
@@ -120,12 +123,12 @@ class StaleSets:
         match = BaseMatch([(source, 0) for source in newer])
         return None if match.few(base) else match
 
-    def remember(self, base: Source, newer: Sequence[Source], found: Superseded) -> None:
+    def remember(self, base: Source, newer: Sequence[Source], superseded: Superseded) -> None:
         """Keep what a finished match from `new_match` has found."""
         for place, source in enumerate(newer):
-            pair = _Pair(source.rows, partial(_superseded_by, found, place))
-            self._store.put(_pair_key(base, source), pair, found.nbytes // len(newer))
-        union = found.union()
+            pair = _Pair(source.rows, partial(_superseded_by, superseded, place))
+            self._store.put(_pair_key(base, source), pair, superseded.nbytes // len(newer))
+        union = superseded.union()
         self._store.put(_base_key(base, newer), union, union.nbytes)
 
     def _find_base(self, key: Key, base: Source, newer: Sequence[Source]) -> None:
@@ -146,9 +149,9 @@ class StaleSets:
                 missing.append((index, source, rows))
         if missing:
             match = BaseMatch([(source, rows) for _, source, rows in missing])
-            found = match.read(base)
+            superseded = match.read(base)
             for place, (index, source, _) in enumerate(missing):
-                pairs[index] = _union([pairs[index], found.of(place)])
+                pairs[index] = _union([pairs[index], superseded.of(place)])
                 pair = _Pair(source.rows, pairs[index].view)
                 self._store.put(_pair_key(base, source), pair, pairs[index].nbytes)
         return pairs[0] if len(pairs) == 1 else _union(pairs)
@@ -258,17 +261,19 @@ class PlanStale:
     @lazy_property
     def _sets(self) -> list[RowAddresses]:
         self.open()
-        found: list[RowAddresses] = []
+        sets: list[RowAddresses] = []
         learner = self.learner()
         if self.base is not None:
-            known = learner is None
-            found.append(self.sets.of_base(self.base, self._superseding) if known else _nothing())
+            reads_cache = learner is None
+            sets.append(
+                self.sets.of_base(self.base, self._superseding) if reads_cache else _nothing()
+            )
         # With one region, its keys are those that the learner has numbered.
-        one = len(self.regions) == 1 and not self.masks
-        numbers = learner.numbers if one and learner is not None else None
+        single = len(self.regions) == 1 and not self.masks
+        numbers = learner.numbers if single and learner is not None else None
         for region in self.regions:
-            found += self.sets.of_region(region, numbers)
-        return found
+            sets += self.sets.of_region(region, numbers)
+        return sets
 
     def known_rows(self) -> int | None:
         """How many rows of all sources are stale, if that is known without reading."""
@@ -298,8 +303,8 @@ def _pair_key(base: Source, newer: Source) -> Key:
     return Key(_KIND, (base.identity, newer.identity))
 
 
-def _superseded_by(found: Superseded, place: int) -> RowAddresses:
-    return _union([found.of(place)])
+def _superseded_by(superseded: Superseded, place: int) -> RowAddresses:
+    return _union([superseded.of(place)])
 
 
 def _nothing() -> RowAddresses:

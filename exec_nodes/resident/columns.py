@@ -73,11 +73,13 @@ class FragmentColumns:
     @lazy_property
     def fragments(self) -> Mapping[int, Any]:
         """The version's fragments by their number."""
-        return {one.fragment_id: one for one in self._dataset.get_fragments()}
+        return {fragment.fragment_id: fragment for fragment in self._dataset.get_fragments()}
 
     @lazy_property
     def _largest_fragments(self) -> Sequence[Any]:
-        return nlargest(_SAMPLE, self.fragments.values(), key=lambda one: one.physical_rows)
+        return nlargest(
+            _SAMPLE, self.fragments.values(), key=lambda fragment: fragment.physical_rows
+        )
 
     @property
     def largest(self) -> int:
@@ -89,10 +91,10 @@ class FragmentColumns:
         columns = tuple(self.ids[name] for name in names)
         return self._store.pays(Key("column", (self._place,), (work, columns)), saved, cost)
 
-    def known(self, schema: pa.Schema) -> bool:
+    def has_kept(self, schema: pa.Schema) -> bool:
         """Whether all columns of `schema`, all stored, are kept of the version, as some of its
         largest fragments tell: it may have thousands."""
-        return any(None not in self._kept(one, schema) for one in self._largest_fragments)
+        return any(None not in self._kept(fragment, schema) for fragment in self._largest_fragments)
 
     def whole(self, fragment: Any, schema: pa.Schema) -> pa.Table | None:
         """The stored columns of `schema` and `_rowaddr` of a fragment's rows; None unless all are
@@ -111,7 +113,7 @@ class FragmentColumns:
     ) -> pa.RecordBatch | None:
         """The stored columns of `schema` of some of a fragment's rows, in the order asked; None
         unless all are kept."""
-        found, among, places = [], None, None
+        columns, among, places = [], None, None
         for kept in self._kept(fragment, schema):
             if kept is None:
                 return None
@@ -121,14 +123,14 @@ class FragmentColumns:
                 if rows is None:
                     return None  # read from a version without them
                 places = pa.array(rows)
-            found.append(kept.values.take(places))
-        return pa.RecordBatch.from_arrays(found, schema=schema)
+            columns.append(kept.values.take(places))
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def keep(self, fragments: Iterable[Any], schema: pa.Schema) -> None:
         """Read and keep what is missing of the stored columns of `schema` of some fragments."""
         unread: dict[tuple[pa.Field, ...], list[Any]] = {}
         for fragment in fragments:
-            fields = tuple(one for one in schema if not self._is_kept(fragment, one))
+            fields = tuple(field for field in schema if not self._is_kept(fragment, field))
             unread.setdefault(fields, []).append(fragment)
         for fields, some in unread.items():
             if fields:
@@ -161,10 +163,10 @@ class FragmentColumns:
         """The stored columns of `schema` and `_rowaddr` of the rows of `fragments`, from the table;
         fragments are kept as long as they take no more than `room` bytes, and read `beyond`."""
         full = schema.append(ROW_ADDRESS_FIELD)
-        found = whole_fragments(
+        fragments_read = whole_fragments(
             self._dataset, schema.names, fragments, batch_rows(schema, fragments)
         )
-        for fragment, run in groupby(found, key=lambda pair: pair[0]):
+        for fragment, run in groupby(fragments_read, key=lambda pair: pair[0]):
             batches: list[pa.RecordBatch] = []
             for _, batch in run:
                 rows = conform(batch, full)
@@ -186,11 +188,11 @@ class FragmentColumns:
 
     def addresses(self, fragment: Any) -> RowAddresses:
         """As `live_addresses`, and kept."""
-        known: RowAddresses | None = self._store.get(self._addresses_key(fragment))
-        if known is None:
-            known = live_addresses(self._dataset, fragment, self._file)
-            self._keep_addresses(fragment, known)
-        return known
+        cached: RowAddresses | None = self._store.get(self._addresses_key(fragment))
+        if cached is None:
+            cached = live_addresses(self._dataset, fragment, self._file)
+            self._keep_addresses(fragment, cached)
+        return cached
 
     def has(self, fragment: Any, address: int) -> bool:
         """Whether the row at an address, which is one of a fragment's, was not deleted."""
@@ -204,8 +206,8 @@ class FragmentColumns:
         if not fragment.num_deletions:
             return fragment.take([address & _OFFSET], columns=names)
         # By address, as a fragment counts its live rows only; deleted ones are left out.
-        found = self._dataset._take_rows(pa.array([address], pa.uint64()), names)  # noqa: SLF001
-        return found if found.num_rows else None
+        row = self._dataset._take_rows(pa.array([address], pa.uint64()), names)  # noqa: SLF001
+        return row if row.num_rows else None
 
     def _field_of_now(self, fragment: Any, field: pa.Field) -> pa.Array | None:
         """A column of a fragment's rows; None if it is not kept, or without rows of this version,
@@ -219,9 +221,9 @@ class FragmentColumns:
         live = among(kept.addresses, addresses)
         if np.count_nonzero(live) < len(addresses):
             return None
-        left = kept.values.filter(pa.array(live))
-        self._keep(fragment, field, left, addresses)
-        return left
+        live_values = kept.values.filter(pa.array(live))
+        self._keep(fragment, field, live_values, addresses)
+        return live_values
 
     def _is_kept(self, fragment: Any, field: pa.Field) -> bool:
         """Whether a column is kept of all of a fragment's rows; where more than half of what is
@@ -240,7 +242,7 @@ class FragmentColumns:
         keys, deletions = self._keys(fragment, fields)
         kept: list[_Column | None] = []
         for columns in self._store.get_all(keys):
-            of_now = [one for one in columns or () if one.deletions == deletions]
+            of_now = [column for column in columns or () if column.deletions == deletions]
             kept.append((of_now or columns or [None])[0])  # the last one first
         return kept
 
@@ -253,11 +255,11 @@ class FragmentColumns:
             if before.deletions != deletions and values.nbytes + before.values.nbytes <= room:
                 columns.append(before)  # both are read while queries move on
                 break
-        nbytes = sum(one.values.nbytes for one in columns)
+        nbytes = sum(column.values.nbytes for column in columns)
         self._store.put(key, columns, nbytes)
 
-    def _keep_addresses(self, fragment: Any, found: RowAddresses) -> None:
-        self._store.put(self._addresses_key(fragment), found, found.nbytes)
+    def _keep_addresses(self, fragment: Any, addresses: RowAddresses) -> None:
+        self._store.put(self._addresses_key(fragment), addresses, addresses.nbytes)
 
     def _addresses_key(self, fragment: Any) -> Key:
         identity, deletions = self._identified(fragment)
@@ -300,14 +302,14 @@ def decoded_columns(
 ) -> tuple[pa.Table, RowAddresses]:
     """The columns of `schema` of all rows of a small table, in the order of a scan, and the row
     addresses; each column is resident on its own, of `source`."""
-    wanted = [*schema.names, ROW_ADDRESS]
-    keys = {name: Key("column", (source,), name) for name in wanted}
-    found: dict[str, pa.Array] = dict(zip(wanted, store.get_all(list(keys.values())), strict=True))
-    missing = [name for name, column in found.items() if column is None]
+    names = [*schema.names, ROW_ADDRESS]
+    keys = {name: Key("column", (source,), name) for name in names}
+    columns: dict[str, pa.Array] = dict(zip(names, store.get_all(list(keys.values())), strict=True))
+    missing = [name for name, column in columns.items() if column is None]
     if missing:
         table = read_table(dataset, pa.schema([f for f in schema if f.name in missing]))
         for name in missing:
-            found[name] = column = one_array(table[name])
+            columns[name] = column = one_array(table[name])
             store.put(keys[name], column, column.nbytes)
-    addresses = found.pop(ROW_ADDRESS).to_numpy()
-    return pa.Table.from_arrays(list(found.values()), schema=schema), addresses
+    addresses = columns.pop(ROW_ADDRESS).to_numpy()
+    return pa.Table.from_arrays(list(columns.values()), schema=schema), addresses

@@ -32,21 +32,21 @@ class SortedKeys:
 
     def find(self, key: Any) -> Iterator[int]:
         """Where rows of a key are, the last one first."""
-        wanted = self.keys.dtype.type(key)
-        at = int(self.keys.searchsorted(wanted, side="right")) - 1
-        while at >= 0 and self.keys[at] == wanted:
+        value = self.keys.dtype.type(key)
+        at = int(self.keys.searchsorted(value, side="right")) - 1
+        while at >= 0 and self.keys[at] == value:
             yield int(self.addresses[at])
             at -= 1
 
-    def find_all(self, wanted: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], RowAddresses]:
+    def find_all(self, sought: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], RowAddresses]:
         """The rows of keys in ascending order, each given once: their keys and addresses."""
-        at, keys, rows = self.keys.searchsorted(wanted), [wanted[:0]], [self.addresses[:0]]
+        at, keys, rows = self.keys.searchsorted(sought), [sought[:0]], [self.addresses[:0]]
         while len(at):
             inside = at < len(self.keys)
-            at, wanted = at[inside], wanted[inside]
-            equal = self.keys[at] == wanted
-            at, wanted = at[equal], wanted[equal]
-            keys.append(wanted)
+            at, sought = at[inside], sought[inside]
+            equal = self.keys[at] == sought
+            at, sought = at[equal], sought[equal]
+            keys.append(sought)
             rows.append(self.addresses[at])
             at = at + 1  # a key may have several rows
         return np.concatenate(keys), np.concatenate(rows)
@@ -94,8 +94,8 @@ class KeyLookups:
             return None
         fragments, row = None, None
         if self._readable:
-            found = self._runs.read(self._reader, Admission.lookup)
-            for run in reversed(found.runs):  # most rows of an old one may be gone
+            coverage = self._runs.read(self._reader, Admission.lookup)
+            for run in reversed(coverage.runs):  # most rows of an old one may be gone
                 for address in run.run.value.find(key.values[0]):
                     if address >> FRAGMENT_BITS in run.fragments:
                         another = self._rows.at(address, schema)
@@ -104,9 +104,9 @@ class KeyLookups:
                         row = another if row is None else row
             if row is not None:
                 return row
-            if not found.unread:
+            if not coverage.unread:
                 return _NO_ROWS
-            fragments = found.unread if found.runs else None
+            fragments = coverage.unread if coverage.runs else None
         condition = key_condition(key)
         if condition is None:
             return None
@@ -119,14 +119,14 @@ class KeyLookups:
         particular order; None if not all are there."""
         if not self._readable:
             return None
-        found = self._runs.read(self._reader, self._runs.rows * self._reader.row_bytes // 2)
-        if found.unread:
+        coverage = self._runs.read(self._reader, self._runs.rows * self._reader.row_bytes // 2)
+        if coverage.unread:
             return None
-        wanted = np.sort(one_array(keys).to_numpy())
-        wanted = wanted[np.append(True, wanted[1:] != wanted[:-1])[: len(wanted)]]
-        some, addresses = [wanted[:0]], [np.empty(0, np.uint64)]
-        for run in found.runs:
-            of_run, at = run.run.value.find_all(wanted)
+        distinct = np.sort(one_array(keys).to_numpy())
+        distinct = distinct[np.append(True, distinct[1:] != distinct[:-1])[: len(distinct)]]
+        some, addresses = [distinct[:0]], [np.empty(0, np.uint64)]
+        for run in coverage.runs:
+            of_run, at = run.run.value.find_all(distinct)
             live = self._rows.live(at, run.fragments)
             some.append(of_run[live])
             addresses.append(at[live])

@@ -32,7 +32,7 @@ class ResidentRows:
     def scan(self, fragments: Sequence[Any], parts: int, schema: pa.Schema) -> Batches:
         """The columns of `schema`, which are stored, and `_rowaddr` of the rows of `fragments`,
         which are one of so many parts of what is scanned."""
-        kept = [self._columns.whole(one, schema) for one in fragments]
+        kept = [self._columns.whole(fragment, schema) for fragment in fragments]
         tables = [table for table in kept if table is not None]
         numbers = hash(tuple(fragment.fragment_id for fragment in fragments))
         work, pays = f"scan of {numbers}", self._columns.pays
@@ -55,13 +55,13 @@ class ResidentRows:
         fragment = self._columns.fragments.get(address >> FRAGMENT_BITS)
         if fragment is None:
             return None
-        found = self.take(np.array([address], np.uint64), schema)
-        if found is not None:
-            return found if self._columns.has(fragment, address) else None
-        found = self._columns.fetch(fragment, address, schema.names)
-        if found is not None:
-            self.fetched(found)
-        return found
+        table = self.take(np.array([address], np.uint64), schema)
+        if table is not None:
+            return table if self._columns.has(fragment, address) else None
+        table = self._columns.fetch(fragment, address, schema.names)
+        if table is not None:
+            self.fetched(table)
+        return table
 
     def live(self, addresses: RowAddresses, fragments: Mapping[int, Any]) -> Flags:
         """By address, whether it is one of the version's rows of some of its fragments."""
@@ -83,32 +83,36 @@ class ResidentRows:
         numbers = addresses >> np.uint64(FRAGMENT_BITS)
         touched = {number: self._columns.fragments[number] for number in set(numbers.tolist())}
         rows = [np.flatnonzero(numbers == number) for number in touched]
-        asked = [(one, addresses[own]) for one, own in zip(touched.values(), rows, strict=True)]
-        taken = [self._columns.rows(one, own, stored) for one, own in asked]
-        unread = [one for (one, _), found in zip(asked, taken, strict=True) if found is None]
+        asked = [
+            (fragment, addresses[own]) for fragment, own in zip(touched.values(), rows, strict=True)
+        ]
+        taken = [self._columns.rows(fragment, own, stored) for fragment, own in asked]
+        unread = [
+            fragment for (fragment, _), piece in zip(asked, taken, strict=True) if piece is None
+        ]
         if unread:
             count = sum(fragment.physical_rows for fragment in unread)
-            if count * row_bytes(stored) > Admission.inline or not self._columns.known(stored):
+            if count * row_bytes(stored) > Admission.inline or not self._columns.has_kept(stored):
                 return None
             self._columns.keep(unread, stored)
-            taken = [self._columns.rows(one, own, stored) for one, own in asked]
-        pieces = [found for found in taken if found is not None]
+            taken = [self._columns.rows(fragment, own, stored) for fragment, own in asked]
+        pieces = [piece for piece in taken if piece is not None]
         if len(pieces) < len(touched):
             return None
         if stored is not schema:
             pieces = [conform(piece, schema) for piece in pieces]
-        found = pa.Table.from_batches(pieces)
+        table = pa.Table.from_batches(pieces)
         if len(pieces) > 1:
-            found = large_columns.taken(found, np.argsort(np.concatenate(rows)))
-        return found
+            table = large_columns.taken(table, np.argsort(np.concatenate(rows)))
+        return table
 
-    def fetched(self, found: pa.Table) -> None:
+    def fetched(self, table: pa.Table) -> None:
         """Note that rows were fetched from the table; reads their columns whole, in the background,
         once that is worth it and they are expected to fit."""
-        stored = self._stored(found.schema)
-        if not found.num_rows or not stored.names:
+        stored = self._stored(table.schema)
+        if not table.num_rows or not stored.names:
             return
-        sizes = [found[name].nbytes // found.num_rows + ADDRESS_BYTES for name in stored.names]
+        sizes = [table[name].nbytes // table.num_rows + ADDRESS_BYTES for name in stored.names]
         if max(sizes) * self._count > self._columns.largest:
             return
         if self._columns.pays("fetch", stored.names, Admission.fetch, sum(sizes) * self._count):

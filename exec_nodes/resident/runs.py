@@ -100,8 +100,8 @@ class ResidentRuns(Generic[T]):
         self._store = store
         self._fragments = fragments
         # Of the runs that were looked at last: their fragments, and what the version has of them.
-        self._known: tuple[list[frozenset[Hashable]], list[dict[int, Any]], list[Any], int]
-        self._known = [], [], list(fragments.values()), self.rows
+        self._cached: tuple[list[frozenset[Hashable]], list[dict[int, Any]], list[Any], int]
+        self._cached = [], [], list(fragments.values()), self.rows
         self._reading = False
 
     @lazy_property
@@ -127,29 +127,31 @@ class ResidentRuns(Generic[T]):
         it, each of which would have saved the reading of `saved` bytes. What would not fit is not
         read.
         """
-        found = self.coverage()
-        if not found.unread or self.rows * builder.row_bytes > self._store.largest:
-            return found
-        kept = self._unworn(found, builder)
-        missing = max(found.unread_rows, self.rows - sum(run.rows for run in kept))
+        coverage = self.coverage()
+        if not coverage.unread or self.rows * builder.row_bytes > self._store.largest:
+            return coverage
+        kept = self._unworn(coverage, builder)
+        missing = max(coverage.unread_rows, self.rows - sum(run.rows for run in kept))
         cost = missing * builder.row_bytes
-        if (found.runs and cost <= Admission.inline) or (eager and eager()):
+        if (coverage.runs and cost <= Admission.inline) or (eager and eager()):
             return self.extend(builder)
-        if not self._reading and (found.runs or self._store.pays(self.key, saved, cost)):
+        if not self._reading and (coverage.runs or self._store.pays(self.key, saved, cost)):
             self._reading = True
             if not in_background(partial(self._extend_later, builder)):
                 self._reading = False
-        return found
+        return coverage
 
     def extend(self, builder: Builder[T]) -> Coverage[T]:
         """What is resident after all that is missing was read."""
         with self._store.locked(self.key):
-            found = self.coverage()
-            if not found.unread:
-                return found
-            runs = self._unworn(found, builder)
-            known = frozenset[Hashable]().union(*(run.fragments for run in runs))
-            new = {name: one for name, one in self._fragments.items() if name not in known}
+            coverage = self.coverage()
+            if not coverage.unread:
+                return coverage
+            runs = self._unworn(coverage, builder)
+            covered = frozenset[Hashable]().union(*(run.fragments for run in runs))
+            new = {
+                name: fragment for name, fragment in self._fragments.items() if name not in covered
+            }
             value = builder.build(list(new.values()))
             run = Run(value, frozenset(new), _rows(new.values()), builder.nbytes(value))
             runs = (*runs, run)
@@ -159,8 +161,8 @@ class ResidentRuns(Generic[T]):
     def recount(self, builder: Builder[T]) -> None:
         """Count what the runs take by now: what was derived of them has grown."""
         with self._store.locked(self.key):
-            known: tuple[Run[T], ...] = self._store.get(self.key) or ()
-            runs = tuple(replace(run, nbytes=builder.nbytes(run.value)) for run in known)
+            runs_before: tuple[Run[T], ...] = self._store.get(self.key) or ()
+            runs = tuple(replace(run, nbytes=builder.nbytes(run.value)) for run in runs_before)
             if runs:
                 self._store.put(self.key, runs, sum(run.nbytes for run in runs))
 
@@ -170,30 +172,30 @@ class ResidentRuns(Generic[T]):
         finally:
             self._reading = False
 
-    def _unworn(self, found: Coverage[T], builder: Builder[T]) -> tuple[Run[T], ...]:
+    def _unworn(self, coverage: Coverage[T], builder: Builder[T]) -> tuple[Run[T], ...]:
         """The runs that stay as they are when what is unread is read, and with it what the version
         has of the others: none if too many of their rows are gone, or all would not fit; if there
         are too many runs, the one that has most rows of the version."""
         runs: tuple[Run[T], ...] = self._store.get(self.key) or ()
-        rows = sum(run.rows for run in runs) + found.unread_rows
-        nbytes = sum(run.nbytes for run in runs) + found.unread_rows * builder.row_bytes
+        rows = sum(run.rows for run in runs) + coverage.unread_rows
+        nbytes = sum(run.nbytes for run in runs) + coverage.unread_rows * builder.row_bytes
         if rows > Wear.most_share * self.rows or nbytes > self._store.largest:
             return ()
         if len(runs) < Wear.most_runs:
             return runs
-        return tuple(live.run for live in found.runs if 2 * live.run.rows > self.rows)
+        return tuple(live.run for live in coverage.runs if 2 * live.run.rows > self.rows)
 
     def _coverage(self, runs: tuple[Run[T], ...]) -> Coverage[T]:
         fragments = [run.fragments for run in runs]
-        known = self._known
-        if known[0] != fragments:
+        cached = self._cached
+        if cached[0] != fragments:
             unread, present = dict(self._fragments), []
             for identities in fragments:
                 own = [unread.pop(name) for name in list(unread) if name in identities]
-                present.append({one.fragment_id: one for one in own})
-            known = fragments, present, list(unread.values()), _rows(unread.values())
-            self._known = known
-        _, present, unread_fragments, unread_rows = known
+                present.append({fragment.fragment_id: fragment for fragment in own})
+            cached = fragments, present, list(unread.values()), _rows(unread.values())
+            self._cached = cached
+        _, present, unread_fragments, unread_rows = cached
         pairs = zip(runs, present, strict=True)
         live = [LiveRun(run, own) for run, own in pairs if own]
         return Coverage(live, unread_fragments, unread_rows)

@@ -89,7 +89,7 @@ class ResidentStore:
     """
 
     def __init__(self, max_bytes: int | None = None) -> None:
-        self._given = max_bytes
+        self._max_bytes = max_bytes
         self._clear()
 
     def _clear(self) -> None:
@@ -105,14 +105,14 @@ class ResidentStore:
     @property
     def max_bytes(self) -> int:
         """The budget. Raises InvalidCallError for a `MEMWAL_MEMORY` that is none."""
-        if self._given is None:
-            self._given = default_budget()
-        return self._given
+        if self._max_bytes is None:
+            self._max_bytes = default_budget()
+        return self._max_bytes
 
     @max_bytes.setter
     def max_bytes(self, value: int) -> None:
         with self._lock:
-            self._given = value
+            self._max_bytes = value
             self._shrink()
 
     @property
@@ -202,13 +202,13 @@ class ResidentStore:
         Threads that ask for the same missing one wait for the first. An error reaches the caller
         whose `make` raised it, and the next one tries again.
         """
-        found = self.get(key)
-        if found is not None:
-            return cast(T, found)
+        cached = self.get(key)
+        if cached is not None:
+            return cast(T, cached)
         with self.locked(key):
-            found = self.get(key)
-            if found is not None:
-                return cast(T, found)
+            cached = self.get(key)
+            if cached is not None:
+                return cast(T, cached)
             value = make()
             self.put(key, value, size(value))
             return value

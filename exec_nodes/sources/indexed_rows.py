@@ -21,8 +21,8 @@ def indexed_rows(
         if condition.rows is None:
             others.append(condition)
             continue
-        found = condition.rows(source)
-        rows = found if rows is None else found[among(found, rows)]
+        matching = condition.rows(source)
+        rows = matching if rows is None else matching[among(matching, rows)]
     if rows is not None:
         count(indexed_rows=len(rows))
     return rows, others

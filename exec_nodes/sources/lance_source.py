@@ -287,7 +287,7 @@ class LanceSource(LanceVersion):
                 bloom = self._resident.compute(
                     key,
                     lambda: BloomFilter(read(), path, checksum),
-                    lambda found: len(found.data),
+                    lambda loaded: len(loaded.data),
                 )
         return bloom_hits(bloom, keys)
 
@@ -330,12 +330,12 @@ class LanceSource(LanceVersion):
         if self._tombstone:  # the base gives what scans give, see `Source.last`
             newest = last_rows(addresses[rows], positions)
         # Selected last: a table of no columns has forgotten how many rows it has.
-        found = taken(table, rows[newest])
+        rows_taken = taken(table, rows[newest])
         if not self._tombstone:
             live = pa.array(np.zeros(len(newest), np.bool_))
-            found = found.append_column(TOMBSTONE_FIELD, live)
-        found = found.append_column(KEY_POSITION_FIELD, pa.array(positions[newest]))
-        return found.select([*columns, TOMBSTONE, KEY_POSITION])
+            rows_taken = rows_taken.append_column(TOMBSTONE_FIELD, live)
+        rows_taken = rows_taken.append_column(KEY_POSITION_FIELD, pa.array(positions[newest]))
+        return rows_taken.select([*columns, TOMBSTONE, KEY_POSITION])
 
     def rows_at(self, addresses: RowAddresses, columns: Sequence[str]) -> pa.Table:
         if self._whole is not None:
@@ -345,11 +345,11 @@ class LanceSource(LanceVersion):
                 table, stored = self._decoded(columns)
                 return taken(table, stored.searchsorted(addresses))
             schema = self._schema_of(columns)
-            found = self._rows.take(addresses, schema)
-            if found is None:
-                found = take_rows(self.dataset, schema, self.row_ids(addresses))
-                self._rows.fetched(found)
-            return found
+            rows = self._rows.take(addresses, schema)
+            if rows is None:
+                rows = take_rows(self.dataset, schema, self.row_ids(addresses))
+                self._rows.fetched(rows)
+            return rows
 
     def extend(self) -> None:
         """Read what is new in this version of the columns and keys that are resident of others."""

@@ -141,8 +141,8 @@ class LanceVersion:
     def addresses(self, fragments: Iterable[Any]) -> RowAddresses:
         """The addresses of the rows of some fragments."""
         with lance_errors(self.name, self.place):
-            found = [self._kept.addresses(fragment) for fragment in fragments]
-        return np.concatenate([np.empty(0, np.uint64), *found])
+            pieces = [self._kept.addresses(fragment) for fragment in fragments]
+        return np.concatenate([np.empty(0, np.uint64), *pieces])
 
     def every_value(self, field: pa.Field, fragments: Sequence[Any]) -> Iterator[pa.Array]:
         """A column of all rows of some fragments, deleted ones too."""
@@ -152,11 +152,11 @@ class LanceVersion:
     def runs(self, kind: str, detail: Hashable) -> ResidentRuns[Any]:
         """What is resident of its fragments of one kind; `detail` tells which."""
         key = Key(kind, (self.place,), detail)
-        found = self._runs.get(key)
-        if found is None:
+        runs = self._runs.get(key)
+        if runs is None:
             made = ResidentRuns[Any](self._resident, key, self.whole_fragments)
-            found = self._runs.setdefault(key, made)
-        return found
+            runs = self._runs.setdefault(key, made)
+        return runs
 
     def field_id(self, name: str) -> int | None:
         """What Lance knows a column by, whatever its name; None if the rows don't have it."""
@@ -167,7 +167,7 @@ class LanceVersion:
         if not self.dataset.has_stable_row_ids:
             return addresses
         key = Key("row ids", (self.identity,))
-        ids = self._resident.compute(key, lambda: RowIds(self.dataset), lambda found: found.nbytes)
+        ids = self._resident.compute(key, lambda: RowIds(self.dataset), lambda ids: ids.nbytes)
         return ids.of(addresses)
 
     @lazy_property

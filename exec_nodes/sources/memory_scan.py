@@ -32,13 +32,13 @@ def scan_table(
         [*[table[name] for name in needed], pa.array(addresses)],
         schema=pa.schema([*[table.schema.field(name) for name in needed], ROW_ADDRESS_FIELD]),
     )
-    left = len(addresses) if limit is None else limit
+    remaining = len(addresses) if limit is None else limit
     for start in range(0, len(addresses), BATCH_ROWS):
         for batch in rows.slice(start, BATCH_ROWS).combine_chunks().to_batches():
-            if left <= 0:
+            if remaining <= 0:
                 return
             for condition in filters:
                 batch = batch.filter(condition.evaluate(batch.select(list(condition.columns))))
             if batch.num_rows:
-                left -= batch.num_rows
+                remaining -= batch.num_rows
                 yield batch.select(output)

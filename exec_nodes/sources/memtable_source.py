@@ -102,10 +102,10 @@ class MemTableSource:
         return pa.Table.from_batches([row.select(columns)]), deleted
 
     def take(self, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
-        found = self._index.last_of(keys, self.rows)
-        present = np.flatnonzero(found >= 0)
+        positions = self._index.last_of(keys, self.rows)
+        present = np.flatnonzero(positions >= 0)
         # A key that is given twice is found at the same place.
-        at, first = np.unique(found[present], return_index=True)
+        at, first = np.unique(positions[present], return_index=True)
         rows = self.rows_at(at.astype(np.uint64), [*columns, TOMBSTONE])
         return rows.append_column(KEY_POSITION_FIELD, pa.array(present[first]))
 

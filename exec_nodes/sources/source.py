@@ -79,9 +79,9 @@ def merged_addresses(batches: Iterable[pa.RecordBatch]) -> RowAddresses:
     return np.sort(np.concatenate([np.empty(0, np.uint64), *parts]))
 
 
-def is_same_table(one: Hashable, other: Hashable) -> bool:
+def is_same_table(identity: Hashable, other: Hashable) -> bool:
     """Whether two identities are of versions of one base table."""
-    return isinstance(one, tuple) and isinstance(other, tuple) and one[:2] == other[:2]
+    return isinstance(identity, tuple) and isinstance(other, tuple) and identity[:2] == other[:2]
 
 
 @runtime_checkable

@@ -44,8 +44,8 @@ def distances(metric: Metric, vectors: Matrix, query: Vector) -> Distances:
         return different_bits(vectors, query).astype(np.float32)
     if vectors.dtype == np.float16:
         vectors = vectors.astype(np.float32)
-    found = native_distances(metric, np.ascontiguousarray(vectors), query.astype(np.float64))
-    return np.frombuffer(found, np.float32)
+    encoded = native_distances(metric, np.ascontiguousarray(vectors), query.astype(np.float64))
+    return np.frombuffer(encoded, np.float32)
 
 
 def different_bits(vectors: Matrix, query: Vector) -> npt.NDArray[np.int64]:
@@ -128,10 +128,10 @@ class VectorColumn:
                 self._kept[metric] = self.coded(None, metric)
             return self._kept[metric]
 
-    def coded(self, known: VectorCodes | None, metric: Metric) -> VectorCodes:
-        """`known` with the rows after those that it has."""
+    def coded(self, before: VectorCodes | None, metric: Metric) -> VectorCodes:
+        """The codes `before` with those of the rows after them."""
         dimension = self.chunks[0].shape[1] if self.chunks else 1
-        codes = VectorCodes(dimension, metric) if known is None else known
+        codes = VectorCodes(dimension, metric) if before is None else before
         start = 0
         for chunk in self.chunks:
             end = start + len(chunk)

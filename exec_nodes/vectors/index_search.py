@@ -74,36 +74,34 @@ class IndexSearch:
         table: those fragments are covered. Fewer than `most` rows may come for a query though
         more count.
         """
-        wanted = self._refined(most)
+        size = self._refined(most)
         if self.condition is None and 0 < len(self.mask) <= self.source.rows * _MASKED_LATER:
-            live = self._unmasked(wanted)
-            if np.bincount(live[0], minlength=len(self.query.vectors)).min() >= wanted:
+            live = self._unmasked(size)
+            if np.bincount(live[0], minlength=len(self.query.vectors)).min() >= size:
                 yield live
         for probes in (self._probes, ALL_PROBES):
-            yield self._asked(wanted, probes, self._blocked if len(self.mask) else None)
+            yield self._asked(size, probes, self._blocked if len(self.mask) else None)
 
-    def _unmasked(self, wanted: int) -> tuple[Queries, RowAddresses]:
+    def _unmasked(self, size: int) -> tuple[Queries, RowAddresses]:
         """Live rows among so many more candidates as rows are masked: a mask costs Lance more."""
         spare = len(self.mask) / self.source.rows
-        queries, addresses = self._asked(int(wanted * (1 + 2 * spare)) + 8, self._probes, None)
+        queries, addresses = self._asked(int(size * (1 + 2 * spare)) + 8, self._probes, None)
         live = live_rows(addresses, self.mask) if len(addresses) else None
         return (queries, addresses) if live is None else (queries[live], addresses[live])
 
-    def _asked(
-        self, wanted: int, probes: int, blocked: bytes | None
-    ) -> tuple[Queries, RowAddresses]:
+    def _asked(self, size: int, probes: int, blocked: bytes | None) -> tuple[Queries, RowAddresses]:
         query, dataset = self.query, self.source.dataset
         nearest: dict[str, Any] = {
             "column": query.column,
             "q": query.vectors if query.batch else query.vectors[0],
-            "k": wanted,
+            "k": size,
             "metric": query.metric,
             "nprobes": probes,
         }
         if query.ef is not None:
-            nearest["ef"] = max(query.ef, wanted)
+            nearest["ef"] = max(query.ef, size)
         with lance_errors(self.source.name, self.source.place):
-            found = rows_of(
+            rows = rows_of(
                 dataset.scanner(
                     columns=["_distance"],
                     nearest=nearest,
@@ -116,10 +114,10 @@ class IndexSearch:
                     **self._chosen(dataset),
                 )
             )
-        addresses = found[ROW_ADDRESS].to_numpy()
+        addresses = rows[ROW_ADDRESS].to_numpy()
         if not query.batch:
             return np.zeros(len(addresses), np.int32), addresses
-        return found["query_index"].to_numpy(), addresses
+        return rows["query_index"].to_numpy(), addresses
 
     def _refined(self, most: int) -> int:
         factor = self.query.refine_factor
@@ -169,10 +167,10 @@ def few_rows(
             fragments=source.fragments,
             scan_stats_callback=lance_reads(),
         )
-        found = rows_of(scanner)[ROW_ADDRESS].to_numpy()
-    if len(found) <= most:
-        return _without(np.sort(found), mask)
-    return share * len(found) / _rows_up_to(source.dataset, found[-1])
+        addresses = rows_of(scanner)[ROW_ADDRESS].to_numpy()
+    if len(addresses) <= most:
+        return _without(np.sort(addresses), mask)
+    return share * len(addresses) / _rows_up_to(source.dataset, addresses[-1])
 
 
 def _without(rows: RowAddresses, mask: RowAddresses) -> RowAddresses:

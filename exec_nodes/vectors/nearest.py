@@ -48,18 +48,18 @@ class Candidates:
         return len(self.addresses)
 
     @classmethod
-    def of(cls, found: Sequence[tuple[RowAddresses, Distances]], first: int = 0) -> Candidates:
+    def of(cls, results: Sequence[tuple[RowAddresses, Distances]], first: int = 0) -> Candidates:
         """Of the addresses and distances found for each query, in order; `first` is the place of
         the first one."""
-        if len(found) == 1:
-            [(addresses, distances)] = found
+        if len(results) == 1:
+            [(addresses, distances)] = results
             return cls(np.full(len(addresses), first, np.int32), addresses, distances)
-        counts = [len(addresses) for addresses, _ in found]
-        places = np.arange(first, first + len(found), dtype=np.int32)
+        counts = [len(addresses) for addresses, _ in results]
+        places = np.arange(first, first + len(results), dtype=np.int32)
         return cls(
             np.repeat(places, counts),
-            np.concatenate([np.empty(0, np.uint64), *(addresses for addresses, _ in found)]),
-            np.concatenate([np.empty(0, np.float32), *(distances for _, distances in found)]),
+            np.concatenate([np.empty(0, np.uint64), *(addresses for addresses, _ in results)]),
+            np.concatenate([np.empty(0, np.float32), *(distances for _, distances in results)]),
         )
 
     def counts(self, queries: int) -> npt.NDArray[np.int64]:
@@ -89,8 +89,8 @@ class Candidates:
             return self
         pair = np.dtype([("query", np.int32), ("address", np.uint64)])
         mine, theirs = np.empty(len(self), pair), np.empty(len(others), pair)
-        for pairs, found in ((mine, self), (theirs, others)):
-            pairs["query"], pairs["address"] = found.queries, found.addresses
+        for pairs, nearest in ((mine, self), (theirs, others)):
+            pairs["query"], pairs["address"] = nearest.queries, nearest.addresses
         return self.where(~np.isin(mine, theirs))
 
 
@@ -119,13 +119,13 @@ class Bounds:
     lower: float | None = None
     upper: float | None = None
 
-    def met(self, found: Distances) -> npt.NDArray[np.bool_]:
+    def met(self, distances: Distances) -> npt.NDArray[np.bool_]:
         """One flag a distance; NaN never counts."""
-        met = ~np.isnan(found)
+        met = ~np.isnan(distances)
         if self.lower is not None:
-            met &= found >= np.float32(self.lower)
+            met &= distances >= np.float32(self.lower)
         if self.upper is not None:
-            met &= found < np.float32(self.upper)
+            met &= distances < np.float32(self.upper)
         return met
 
 
@@ -151,8 +151,8 @@ def nearest(
     if not rows:
         return Candidates.of([])
     if metric == "hamming":
-        found = _of_bits(column, queries, most, counts, bounds)
-        pairs = zip(queries, found, strict=True)
+        best = _of_bits(column, queries, most, counts, bounds)
+        pairs = zip(queries, best, strict=True)
         return Candidates.of(
             [measured(column, own, query, most, metric, bounds) for query, own in pairs]
         )
@@ -210,11 +210,11 @@ def _of_bits(
         yield rows[met]
 
 
-def _both(one: Flags | None, other: Flags | None) -> Flags | None:
+def _both(flags: Flags | None, other: Flags | None) -> Flags | None:
     """Where both are true; None is true everywhere."""
-    if one is None or other is None:
-        return other if one is None else one
-    return one & other
+    if flags is None or other is None:
+        return other if flags is None else flags
+    return flags & other
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,15 +78,19 @@ def resident_vectors(
         return []
     builder = VectorReader(source, column, frozenset([metric]))
     runs = _runs(source, column)
-    found = runs.read(builder, Admission.search, eager=eager)
-    if found.unread:
+    coverage = runs.read(builder, Admission.search, eager=eager)
+    if coverage.unread:
         return None
-    uncoded = [one for one in found.runs if coded(builder.metrics) - set(one.run.value.metrics)]
-    for one in uncoded:
-        one.run.value.codes(metric)
+    uncoded = [
+        live_run
+        for live_run in coverage.runs
+        if coded(builder.metrics) - set(live_run.run.value.metrics)
+    ]
+    for live_run in uncoded:
+        live_run.run.value.codes(metric)
     if uncoded:
         runs.recount(builder)
-    return found.runs
+    return coverage.runs
 
 
 def extend(source: LanceSource, columns: Iterable[str]) -> None:
@@ -94,8 +98,8 @@ def extend(source: LanceSource, columns: Iterable[str]) -> None:
     for column in columns:
         runs = _runs(source, column)
         if runs.take_use():
-            known = (one.run.value.metrics for one in runs.coverage().runs)
-            runs.extend(VectorReader(source, column, frozenset[Metric]().union(*known)))
+            metrics = (live_run.run.value.metrics for live_run in runs.coverage().runs)
+            runs.extend(VectorReader(source, column, frozenset[Metric]().union(*metrics)))
 
 
 def coded(metrics: Iterable[Metric]) -> frozenset[Metric]:
@@ -153,9 +157,9 @@ def _growing_codes(
 ) -> VectorCodes:
     """Those of a MemTable's vectors, of which only the rows since the last search are coded."""
     key = Key("vector codes", (identity,), (column, metric))
-    known: VectorCodes | None = STORE.get(key)
-    if known is None or len(known) < len(vectors):
+    codes: VectorCodes | None = STORE.get(key)
+    if codes is None or len(codes) < len(vectors):
         with STORE.locked(key):
-            known = vectors.coded(STORE.get(key), metric)
-            STORE.put(key, known, known.nbytes)
-    return known
+            codes = vectors.coded(STORE.get(key), metric)
+            STORE.put(key, codes, codes.nbytes)
+    return codes

@@ -61,8 +61,8 @@ class SourceSearch:
     def _best(self, parts: Iterable[_Part], most: int) -> Candidates:
         query = self.query
         if query.order is not None:
-            found = (contenders(vectors, query, most, counts) for vectors, counts in parts)
-            return ordered(found, query, most)
+            pieces = (contenders(vectors, query, most, counts) for vectors, counts in parts)
+            return ordered(pieces, query, most)
         best: Candidates | None = None
         for vectors, counts in parts:
             here = nearest(
@@ -74,8 +74,8 @@ class SourceSearch:
     def _in_memory(self, runs: Sequence[VectorRun], mask: RowAddresses) -> Iterator[_Part]:
         source = self.source
         rows = source.matching(self.filters) if self.filters else None
-        for one in runs:
-            vectors, counts = one.run.value, live_flags(source, one, mask)
+        for live_run in runs:
+            vectors, counts = live_run.run.value, live_flags(source, live_run, mask)
             if rows is not None:
                 met = among(vectors.addresses, rows)
                 counts = met if counts is None else met & counts
@@ -93,13 +93,13 @@ class SourceSearch:
         search = IndexSearch(source, index, self.query, condition, mask, few)
         size = most + 1  # one that is farther than the last says that no other is as near
         while size * _GROWTH <= source.rows:
-            found = self._ranked(search, size)
-            if found is None:
+            ranked = self._ranked(search, size)
+            if ranked is None:
                 break
-            met = found.where(np.isin(found.addresses, self._met(found.addresses, outside)))
+            met = ranked.where(np.isin(ranked.addresses, self._met(ranked.addresses, outside)))
             queries = len(self.query.vectors)
             farther = met.where(met.ranks(most) >= most)
-            enough = (farther.counts(queries) > 0) | (found.counts(queries) < size)
+            enough = (farther.counts(queries) > 0) | (ranked.counts(queries) < size)
             if enough.all():
                 return nearest_of([met], most)
             size *= _GROWTH
@@ -125,12 +125,12 @@ class SourceSearch:
                 measured(
                     column,
                     distinct.searchsorted(np.sort(own)),
-                    one,
+                    vector,
                     most,
                     query.metric,
                     query.bounds,
                 )
-                for own, one in zip(rows, query.vectors, strict=True)
+                for own, vector in zip(rows, query.vectors, strict=True)
             ]
         )
 
@@ -150,8 +150,8 @@ class SourceSearch:
             if not len(rows):
                 break
             names = list(condition.columns)
-            found = self.source.rows_at(rows, names or [self.query.column])
-            batches = (batch.select(names) for batch in found.to_batches())
+            rows_met = self.source.rows_at(rows, names or [self.query.column])
+            batches = (batch.select(names) for batch in rows_met.to_batches())
             met = pa.chunked_array([condition.evaluate(batch) for batch in batches])
             rows = pa.array(rows).filter(met).to_numpy()
         return rows

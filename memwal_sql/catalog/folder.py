@@ -62,7 +62,9 @@ class Folder:
     def names(self) -> list[str]:
         """Of all tables, in order. A link to a table's folder is one, as it is to `open_table`."""
         folders = self._folders()
-        return sorted(one.removesuffix(_SUFFIX) for one in folders if one.endswith(_SUFFIX))
+        return sorted(
+            folder.removesuffix(_SUFFIX) for folder in folders if folder.endswith(_SUFFIX)
+        )
 
     def _folders(self) -> Iterable[str]:
         if "://" in self.uri:
@@ -114,13 +116,13 @@ class Folder:
 
     def forget(self, name: str) -> None:
         """Open it anew where it is asked for next."""
-        with self._only_one(name):
+        with self._lock_of(name):
             self._open.pop(name, None)
 
     def _table(self, name: str) -> Table | None:
         if not _NAME.fullmatch(name):
             return None
-        with self._only_one(name):  # while others have other names
+        with self._lock_of(name):  # while others have other names
             table = self._open.get(name)
             if table is not None:
                 try:
@@ -138,7 +140,7 @@ class Folder:
             self._open[name] = open_table(place, storage_options=self.storage_options)
             return self._open[name]
 
-    def _only_one(self, name: str) -> Lock:
+    def _lock_of(self, name: str) -> Lock:
         with self._lock:
             return self._opening.setdefault(name, Lock())
 

@@ -72,7 +72,7 @@ class LanceProvider:
         self, projection: Sequence[int] | None, filters: Sequence[Predicate], limit: int | None
     ) -> Node:
         """A leaf over the version that was opened."""
-        texts = [condition_of(one, self.schema).lance for one in filters]
+        texts = [condition_of(filter_, self.schema).lance for filter_ in filters]
         exact = [f"({text})" for text in texts if text is not None]
         names = self.schema.names
         chosen = names if projection is None else [names[place] for place in projection]

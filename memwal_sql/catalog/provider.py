@@ -103,11 +103,11 @@ class _Schema(SchemaProvider):
                 raise UnsupportedError(
                     "the SessionContext that catalog was called with is gone: keep it"
                 )
-            found = self._folder.mounted(name)
+            mounted = self._folder.mounted(name)
         except MemWalError as error:
             remember(error)
             raise
-        return None if found is None else SessionTable(found, ctx)
+        return None if mounted is None else SessionTable(mounted, ctx)
 
     def table_exist(self, name: str) -> bool:
         """Whether there is one."""

@@ -75,8 +75,8 @@ def moment_of(
         )
 
     def committed(version: int) -> float:
-        found = read_base_version(store, version)
-        return float("-inf") if found is None else found.timestamp
+        version_read = read_base_version(store, version)
+        return float("-inf") if version_read is None else version_read.timestamp
 
     files = {
         number: meta
@@ -115,7 +115,7 @@ def state_at(context: TableContext, base: BaseTable, moment: Moment) -> PinnedSn
     Raises InvalidCallError where files that belong to it were collected, with how many rows, where
     the folder of a region was copied since, and where clocks contradict each other.
     """
-    recorded = {one.region_id: one for one in recorded_regions(context, base) or ()}
+    recorded = {region.region_id: region for region in recorded_regions(context, base) or ()}
     regions = survey_regions(context.store).regions
     for region_id in recorded:
         regions.setdefault(region_id, RegionFiles(region_id))
@@ -123,12 +123,12 @@ def state_at(context: TableContext, base: BaseTable, moment: Moment) -> PinnedSn
     def past(files: RegionFiles) -> _Past:
         return _past(context.store, base, moment, files, recorded.get(files.region_id))
 
-    found = side_by_side(context.store.remote, past, regions.values())
-    lost = [one.lost for one in found if one.lost is not None]
+    states = side_by_side(context.store.remote, past, regions.values())
+    lost = [state.lost for state in states if state.lost is not None]
     if lost:
         raise _refused(context, moment, lost)
-    pinned = tuple(one.region for one in found if one.region is not None)
-    check_parts(context, base, [one.manifest for one in pinned])
+    pinned = tuple(state.region for state in states if state.region is not None)
+    check_parts(context, base, [manifest.manifest for manifest in pinned])
     return PinnedSnapshot(base.version, pinned)
 
 
@@ -174,16 +174,20 @@ def _past(
             f"store's. Give a time before the version or after the flush; version={base.version} "
             "reads what was recorded by then"
         )
-    needed = [one for one in manifest.flushed_generations if one.generation > merged]
+    needed = [
+        generation for generation in manifest.flushed_generations if generation.generation > merged
+    ]
     listed = len(needed) == max(0, manifest.current_generation - 1 - merged)
-    if not listed or any(one.path not in files.generations for one in needed):
-        rows = [one.rows for one in needed if one.path not in files.generations]
-        known = [count for count in rows if count is not None]
-        return _Past(lost=_Lost(None, sum(known) if known and len(known) == len(rows) else None))
+    if not listed or any(generation.path not in files.generations for generation in needed):
+        rows = [
+            generation.rows for generation in needed if generation.path not in files.generations
+        ]
+        counts = [count for count in rows if count is not None]
+        return _Past(lost=_Lost(None, sum(counts) if counts and len(counts) == len(rows) else None))
     flushed = manifest.replay_after_wal_entry_position
     last = max(flushed, _last(files.wal, moment) or 0)
-    following = min((one for one in files.wal if one > last), default=last + 1)
-    missing = [one for one in range(flushed + 1, following) if one not in files.wal]
+    following = min((entry for entry in files.wal if entry > last), default=last + 1)
+    missing = [entry for entry in range(flushed + 1, following) if entry not in files.wal]
     if missing:
         return _Past(lost=_Lost(len(missing), _rows(manifests, versions, manifest)))
     wal = Wal(store, files.region_id)
@@ -228,14 +232,18 @@ def _rows(
         return None
     latest = manifests.read(versions[-1])
     first = 1 if before is None else before.current_generation
-    flushed = [one.rows for one in latest.flushed_generations if one.generation >= first]
-    known = [rows for rows in flushed if rows is not None]
-    return sum(known) if len(known) == latest.current_generation - first else None
+    flushed = [
+        generation.rows
+        for generation in latest.flushed_generations
+        if generation.generation >= first
+    ]
+    counts = [rows for rows in flushed if rows is not None]
+    return sum(counts) if len(counts) == latest.current_generation - first else None
 
 
 def _refused(context: TableContext, moment: Moment, lost: list[_Lost]) -> InvalidCallError:
-    entries = [one.entries for one in lost if one.entries is not None]
-    rows = [one.rows for one in lost if one.rows is not None]
+    entries = [gap.entries for gap in lost if gap.entries is not None]
+    rows = [gap.rows for gap in lost if gap.rows is not None]
     least = "" if len(rows) == len(lost) else "at least "
     count = f"{least}{sum(rows)} rows" if rows else "an unknown number of rows"
     log = f" from {sum(entries)} log entries" if entries else ""

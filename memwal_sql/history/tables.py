@@ -55,8 +55,8 @@ FILES = pa.schema(
 def tags_in(context: TableContext, dataset: Any) -> dict[str, Mapping[str, Any]]:
     """The tags that users have made, by name; those of checkpoints are not among them."""
     return {
-        name: found
-        for name, found in sorted(tags_of(context.store, dataset).items())
+        name: tag
+        for name, tag in sorted(tags_of(context.store, dataset).items())
         if not is_checkpoint_tag(name)
     }
 
@@ -64,24 +64,28 @@ def tags_in(context: TableContext, dataset: Any) -> dict[str, Mapping[str, Any]]
 def history(context: TableContext, base: BaseTable) -> pa.Table:
     """One row a base version that is left, ascending."""
     tags: dict[int, list[str]] = {}
-    for name, found in tags_in(context, base.dataset).items():
-        tags.setdefault(found["version"], []).append(name)
+    for name, tag in tags_in(context, base.dataset).items():
+        tags.setdefault(tag["version"], []).append(name)
     with lance_errors(BASE_NAME, context.uri):
-        counts = {one["version"]: one["metadata"] for one in base.dataset.versions()}
+        counts = {version["version"]: version["metadata"] for version in base.dataset.versions()}
 
     def rows() -> Iterator[dict[str, Any]]:
-        for one in base_versions(context.store, context.scope):
-            known = counts.get(one.version, {})
-            recorded = one.details if one.details and one.details.snapshot_ts_millis else None
+        for base_version in base_versions(context.store, context.scope):
+            summary = counts.get(base_version.version, {})
+            recorded = (
+                base_version.details
+                if base_version.details and base_version.details.snapshot_ts_millis
+                else None
+            )
             yield {
-                "version": one.version,
-                "timestamp": round(one.timestamp * 1000),
-                "operation": one.operation,
-                "base_rows": _number(known.get("total_rows")),
-                "base_files": _number(known.get("total_data_files")),
-                "base_bytes": _number(known.get("total_files_size")),
+                "version": base_version.version,
+                "timestamp": round(base_version.timestamp * 1000),
+                "operation": base_version.operation,
+                "base_rows": _number(summary.get("total_rows")),
+                "base_files": _number(summary.get("total_data_files")),
+                "base_bytes": _number(summary.get("total_files_size")),
                 "recorded_regions": None if recorded is None else recorded.num_regions,
-                "tags": tags.get(one.version, []),
+                "tags": tags.get(base_version.version, []),
             }
 
     return pa.Table.from_pylist(list(rows()), HISTORY)
@@ -91,24 +95,24 @@ def snapshots(context: TableContext, base: BaseTable) -> pa.Table:
     """One row a name under which the table can be read as it was, checkpoints first."""
     checkpoints = [
         {
-            "name": one["name"],
+            "name": checkpoint["name"],
             "kind": "checkpoint",
-            "version": one["base_version"],
-            "created": one["created"],
-            "expires": one["expires"],
+            "version": checkpoint["base_version"],
+            "created": checkpoint["created"],
+            "expires": checkpoint["expires"],
         }
-        for one in list_checkpoints(context).to_pylist()
-        if not one["expired"]
+        for checkpoint in list_checkpoints(context).to_pylist()
+        if not checkpoint["expired"]
     ]
     tags = [
         {
             "name": name,
             "kind": "tag",
-            "version": found["version"],
-            "created": found.get("created_at"),
+            "version": tag["version"],
+            "created": tag.get("created_at"),
             "expires": None,
         }
-        for name, found in tags_in(context, base.dataset).items()
+        for name, tag in tags_in(context, base.dataset).items()
     ]
     return pa.Table.from_pylist(checkpoints + tags, SNAPSHOTS)
 
@@ -119,13 +123,13 @@ def files(context: TableContext, base: BaseTable, registry: RegionRegistry) -> p
 
     def rows() -> Iterator[dict[str, Any]]:
         for fragment in base.dataset.get_fragments():
-            found = fragment.metadata
-            for file in found.files:
+            metadata = fragment.metadata
+            for file in metadata.files:
                 path, size = f"data/{file.path}", file.file_size_bytes
-                yield {"kind": "base", "number": found.id, "path": path, "bytes": size}
-            if found.deletion_file is not None:
-                path = found.deletion_file.path(found.id)
-                yield {"kind": "deletion", "number": found.id, "path": path, "bytes": None}
+                yield {"kind": "base", "number": metadata.id, "path": path, "bytes": size}
+            if metadata.deletion_file is not None:
+                path = metadata.deletion_file.path(metadata.id)
+                yield {"kind": "deletion", "number": metadata.id, "path": path, "bytes": None}
         for region in registry.regions(base):
             manifest, region_id = region.refresh(), str(region.region_id)
             merged = base.details.merged_generations.get(region.region_id, 0)
@@ -133,7 +137,9 @@ def files(context: TableContext, base: BaseTable, registry: RegionRegistry) -> p
                 if generation.generation <= merged:
                     continue
                 folder = f"{region_folder(region.region_id)}/{generation.path}"
-                for listed in sorted(context.store.list(folder), key=lambda one: one.path):
+                for listed in sorted(
+                    context.store.list(folder), key=lambda file_meta: file_meta.path
+                ):
                     yield {
                         "kind": "generation",
                         "region_id": region_id,

@@ -51,8 +51,8 @@ class Tags:
 
     def list(self) -> dict[str, int]:
         """The versions by name."""
-        found = tags_in(self._context, latest_dataset(self._context))
-        return {name: int(one["version"]) for name, one in found.items()}
+        tags = tags_in(self._context, latest_dataset(self._context))
+        return {name: int(tag["version"]) for name, tag in tags.items()}
 
     def delete(self, name: str) -> None:
         """Let go of a name. Raises InvalidCallError for an unknown one."""
@@ -63,12 +63,12 @@ class Tags:
 
     def version(self, name: str) -> int:
         """The version of a name. Raises InvalidCallError for an unknown one."""
-        found = self.list()
-        if name not in found:
+        tags = self.list()
+        if name not in tags:
             raise InvalidCallError(
-                f"{self._context.uri} has no tag {name!r}; it has {sorted(found)}"
+                f"{self._context.uri} has no tag {name!r}; it has {sorted(tags)}"
             )
-        return found[name]
+        return tags[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.list())

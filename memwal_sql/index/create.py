@@ -99,14 +99,14 @@ def create_index(
 def drop_index(context: TableContext, name: str) -> None:
     """See `Table.drop_index`."""
     dataset = latest_dataset(context)
-    found = {index.name: index for index in indexes_of(dataset)}
-    found.pop(INDEX_NAME, None)
-    if name not in found:
+    indexes = {index.name: index for index in indexes_of(dataset)}
+    indexes.pop(INDEX_NAME, None)
+    if name not in indexes:
         if name in details_of(context, dataset).maintained_indexes:  # Lance has dropped it
             forget_indexes(context, [name])
             return
-        raise InvalidCallError(f"name={name!r} is not an index; there are {sorted(found)}")
-    column = found[name].field_names[0]
+        raise InvalidCallError(f"name={name!r} is not an index; there are {sorted(indexes)}")
+    column = indexes[name].field_names[0]
     if column in primary_key_of(dataset.schema) and _lone_btree(dataset, name):
         raise InvalidCallError(f"only {name!r} finds the primary key column {column!r}")
     with half_done(
@@ -152,9 +152,9 @@ def _check_free(dataset: Any, name: str, column: str, kind: str, *, replace: boo
 def _lone_btree(dataset: Any, name: str) -> bool:
     """Whether an index is the one BTREE of its columns."""
     btrees = {
-        one.name: list(one.field_names)
-        for one in indexes_of(dataset)
-        if one.index_type.upper() == "BTREE"
+        index.name: list(index.field_names)
+        for index in indexes_of(dataset)
+        if index.index_type.upper() == "BTREE"
     }
     return name in btrees and list(btrees.values()).count(btrees[name]) == 1
 
@@ -175,7 +175,7 @@ def _commit(uri: str, what: str, call: Callable[[], object]) -> None:
 
 
 def _with(maintained: Iterable[str], name: str) -> tuple[str, ...]:
-    return (*(one for one in maintained if one != name), name)
+    return (*(index_name for index_name in maintained if index_name != name), name)
 
 
 def _maintain(

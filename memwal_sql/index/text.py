@@ -62,16 +62,18 @@ def text_arguments(field: pa.Field, parameters: Mapping[str, Any]) -> dict[str, 
         raise InvalidCallError(
             f"column {field.name!r} is {field.type}; a full-text index needs a string column"
         )
-    known = TextParameters.__annotations__
-    unknown = sorted(set(parameters) - set(known))
+    names = TextParameters.__annotations__
+    unknown = sorted(set(parameters) - set(names))
     if unknown:
         raise InvalidCallError(
-            f"unknown parameters {unknown} of a full-text index; it has {list(known)}"
+            f"unknown parameters {unknown} of a full-text index; it has {list(names)}"
         )
     # None is the analyzer's default, but for this one, where it means any length.
-    given = {n: v for n, v in parameters.items() if v is not None or n == "max_token_length"}
-    analyzer = {n: v for n, v in given.items() if n in AnalyzerParameters.__annotations__}
-    for name, value in given.items():
+    set_parameters = {
+        n: v for n, v in parameters.items() if v is not None or n == "max_token_length"
+    }
+    analyzer = {n: v for n, v in set_parameters.items() if n in AnalyzerParameters.__annotations__}
+    for name, value in set_parameters.items():
         if name in _SWITCHES and not isinstance(value, bool):
             raise InvalidCallError(f"{name}={value!r} must be true or false")
     try:
@@ -81,4 +83,4 @@ def text_arguments(field: pa.Field, parameters: Mapping[str, Any]) -> dict[str, 
         raise InvalidCallError(f"the analyzer {analyzer} can't be used: {reason}") from error
     code = "code" in (analyzer.get("analyzer"), analyzer.get("base_tokenizer"))
     version = _FORMAT_OF_CODE if code else _FORMAT
-    return {**given, "block_size": _BLOCK_SIZE, "format_version": version}
+    return {**set_parameters, "block_size": _BLOCK_SIZE, "format_version": version}

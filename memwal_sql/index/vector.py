@@ -87,24 +87,26 @@ def vector_arguments(
     """
     dimension = _dimension(field)
     _check_names(kind, parameters)
-    found = {name: value for name, value in parameters.items() if value is not None}
+    set_parameters = {name: value for name, value in parameters.items() if value is not None}
     for name, least in _LEAST.items():
-        value = found.get(name, least)
+        value = set_parameters.get(name, least)
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise InvalidCallError(f"{name}={value!r} must be a whole number, {least} or more")
-    found["metric"] = _metric(field, kind, found.get("metric"))
+    set_parameters["metric"] = _metric(field, kind, set_parameters.get("metric"))
     if "PQ" in kind:
-        found["num_sub_vectors"] = _sub_vectors(dimension, found.get("num_sub_vectors"))
-        found["num_bits"] = _bits(found.get("num_bits", 8), _PQ_BITS)
-        if found["num_bits"] == 4 and found["num_sub_vectors"] % 2:
+        set_parameters["num_sub_vectors"] = _sub_vectors(
+            dimension, set_parameters.get("num_sub_vectors")
+        )
+        set_parameters["num_bits"] = _bits(set_parameters.get("num_bits", 8), _PQ_BITS)
+        if set_parameters["num_bits"] == 4 and set_parameters["num_sub_vectors"] % 2:
             raise InvalidCallError(
-                f"num_sub_vectors={found['num_sub_vectors']} must be even with num_bits=4"
+                f"num_sub_vectors={set_parameters['num_sub_vectors']} must be even with num_bits=4"
             )
-    elif "num_bits" in found:
-        _bits(found["num_bits"], _RQ_BITS)
-    _check_model(found, dimension)
-    _check_rows(dataset, field.name, kind, found)
-    return found
+    elif "num_bits" in set_parameters:
+        _bits(set_parameters["num_bits"], _RQ_BITS)
+    _check_model(set_parameters, dimension)
+    _check_rows(dataset, field.name, kind, set_parameters)
+    return set_parameters
 
 
 def _dimension(field: pa.Field) -> int:
@@ -120,16 +122,16 @@ def _dimension(field: pa.Field) -> int:
 
 
 def _check_names(kind: str, parameters: Mapping[str, Any]) -> None:
-    known = [*IvfParameters.__annotations__]
+    names = [*IvfParameters.__annotations__]
     if "PQ" in kind:
-        known += PqParameters.__annotations__
+        names += PqParameters.__annotations__
     if "RQ" in kind:
-        known += RqParameters.__annotations__
+        names += RqParameters.__annotations__
     if "HNSW" in kind:
-        known += HnswParameters.__annotations__
-    unknown = sorted(set(parameters) - set(known))
+        names += HnswParameters.__annotations__
+    unknown = sorted(set(parameters) - set(names))
     if unknown:
-        raise InvalidCallError(f"unknown parameters {unknown} of {kind}; it has {known}")
+        raise InvalidCallError(f"unknown parameters {unknown} of {kind}; it has {names}")
     if parameters.get("pq_codebook") is not None and parameters.get("ivf_centroids") is None:
         raise InvalidCallError("pq_codebook needs the ivf_centroids that it was trained with")
 
@@ -140,52 +142,52 @@ def _metric(field: pa.Field, kind: str, metric: Any) -> str:
         raise InvalidCallError(f"{kind} does not take uint8: use IVF_FLAT or IVF_HNSW_FLAT")
     if metric is None:
         return "hamming" if binary else "l2"
-    wanted = metric.lower() if isinstance(metric, str) else metric
-    if wanted == "euclidean":
-        wanted = "l2"
-    if wanted not in METRICS:
+    name = metric.lower() if isinstance(metric, str) else metric
+    if name == "euclidean":
+        name = "l2"
+    if name not in METRICS:
         raise InvalidCallError(f"metric={metric!r} must be one of {METRICS}")
-    if binary != (wanted == "hamming"):
+    if binary != (name == "hamming"):
         raise InvalidCallError(
             f"metric={metric!r} does not fit {field.type}: hamming is for uint8, and uint8 has "
             "no other index"
         )
-    return str(wanted)
+    return str(name)
 
 
-def _sub_vectors(dimension: int, wanted: int | None) -> int:
-    if wanted is None:
+def _sub_vectors(dimension: int, number: int | None) -> int:
+    if number is None:
         return next((dimension // n for n in (16, 8) if dimension % n == 0), 1)
-    if dimension % wanted:
+    if dimension % number:
         raise InvalidCallError(
-            f"num_sub_vectors={wanted} must divide the vectors' dimension, {dimension}"
+            f"num_sub_vectors={number} must divide the vectors' dimension, {dimension}"
         )
-    return wanted
+    return number
 
 
-def _bits(bits: Any, known: tuple[int, ...]) -> int:
-    if isinstance(bits, bool) or bits not in known:
-        raise InvalidCallError(f"num_bits={bits!r} must be one of {known}")
+def _bits(bits: Any, widths: tuple[int, ...]) -> int:
+    if isinstance(bits, bool) or bits not in widths:
+        raise InvalidCallError(f"num_bits={bits!r} must be one of {widths}")
     return int(bits)
 
 
-def _check_model(found: dict[str, Any], dimension: int) -> None:
+def _check_model(model: dict[str, Any], dimension: int) -> None:
     """Centroids and codebook that the caller brings, as arrays of the right shape."""
-    if "ivf_centroids" in found:
-        centroids = found["ivf_centroids"] = _array(found["ivf_centroids"], "ivf_centroids")
+    if "ivf_centroids" in model:
+        centroids = model["ivf_centroids"] = _array(model["ivf_centroids"], "ivf_centroids")
         if centroids.ndim != 2 or centroids.shape[1] != dimension or not len(centroids):
             raise InvalidCallError(
                 f"ivf_centroids of the shape {centroids.shape} must be (partitions, {dimension})"
             )
-        if found.setdefault("num_partitions", len(centroids)) != len(centroids):
+        if model.setdefault("num_partitions", len(centroids)) != len(centroids):
             raise InvalidCallError(
-                f"num_partitions={found['num_partitions']} does not fit "
+                f"num_partitions={model['num_partitions']} does not fit "
                 f"{len(centroids)} ivf_centroids"
             )
-    if "pq_codebook" in found:
-        codebook = found["pq_codebook"] = _array(found["pq_codebook"], "pq_codebook")
-        parts = found["num_sub_vectors"]
-        shape = (parts, 2 ** found["num_bits"], dimension // parts)
+    if "pq_codebook" in model:
+        codebook = model["pq_codebook"] = _array(model["pq_codebook"], "pq_codebook")
+        parts = model["num_sub_vectors"]
+        shape = (parts, 2 ** model["num_bits"], dimension // parts)
         if codebook.shape != shape:
             raise InvalidCallError(f"pq_codebook of the shape {codebook.shape} must be {shape}")
 
@@ -199,21 +201,21 @@ def _array(value: Any, name: str) -> np.ndarray[Any, Any]:
     return array
 
 
-def _check_rows(dataset: Any, column: str, kind: str, found: Mapping[str, Any]) -> None:
+def _check_rows(dataset: Any, column: str, kind: str, model: Mapping[str, Any]) -> None:
     rows = dataset.count_rows(f"`{column}` IS NOT NULL")
     if not rows:
         raise InvalidCallError(
             f"no row of the base table has a vector in {column!r}, so there is nothing to train "
             f"{kind} on: {_FILL}"
         )
-    needed = 2 ** found["num_bits"] if "PQ" in kind and "pq_codebook" not in found else 1
+    needed = 2 ** model["num_bits"] if "PQ" in kind and "pq_codebook" not in model else 1
     if rows < needed:
         raise InvalidCallError(
             f"{rows} rows of the base table have a vector in {column!r}, and {kind} trains its "
             f"codebook on {needed} at least: {_FILL}, or use IVF_FLAT"
         )
-    partitions = found.get("num_partitions", 1)
-    if "ivf_centroids" not in found and partitions > rows:
+    partitions = model.get("num_partitions", 1)
+    if "ivf_centroids" not in model and partitions > rows:
         raise InvalidCallError(
             f"num_partitions={partitions} is more than the {rows} vectors of the base table: "
             f"take fewer, or {_FILL}"

@@ -96,8 +96,8 @@ def decode_older(message: bytes, path: str) -> list[OlderMemWal]:
     format. Raises `CorruptFileError` naming `path`."""
     with decoding(path, "a list of MemWALs"):
         listed = pb.MemWalList.FromString(message).mem_wal_list
-        found = [_mem_wal(one) for one in listed]
-    return sorted(found, key=lambda one: (one.region, one.generation))
+        mem_wals = [_mem_wal(mem_wal) for mem_wal in listed]
+    return sorted(mem_wals, key=lambda mem_wal: (mem_wal.region, mem_wal.generation))
 
 
 def _mem_wal(message: pb.MemWal) -> OlderMemWal:

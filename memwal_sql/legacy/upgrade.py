@@ -40,9 +40,9 @@ from memwal_sql.state.enable import (
     check_unique,
     details_for,
     index_primary_key,
+    key_and_spec,
     mark_table,
     open_lance,
-    wanted_of,
 )
 from memwal_sql.storage.base.memwal_index import commit_details, drop_index, read_details
 from memwal_sql.storage.decoding import decoding
@@ -120,7 +120,7 @@ def upgrade(
         raise InvalidCallError(f"{uri} has no MemWAL index of the older format: open or enable it")
     mem_wals = decode_older(begun.message, uri)
     _check_nothing_is_lost(uri, mem_wals, read_wal)
-    keys, spec = wanted_of(uri, dataset, primary_key, regions)
+    keys, spec = key_and_spec(uri, dataset, primary_key, regions)
     if not begun.recorded:
         check_no_regions(store, uri)
         check_unique(dataset, keys)
@@ -130,7 +130,7 @@ def upgrade(
     options = checked_options(storage_options) or None
     context = TableContext(uri, store, begun.table_record, options)
     if read_wal is not None:
-        unread = [one for one in mem_wals if one.is_lost_without_its_wal]
+        unread = [mem_wal for mem_wal in mem_wals if mem_wal.is_lost_without_its_wal]
         with Table(context, open_lance(uri, options)) as table:
             _move(table, unread, read_wal, spec.is_manual, progress or report_nothing)
     Records(store, "table").put(begun.record_version + 1, table_content(store, begun.incarnation))
@@ -154,10 +154,10 @@ def _begun(uri: str, store: ObjectStore, dataset: Any) -> _Begun | None:
             message = base64.b64decode(latest.content[UPGRADE_KEY], validate=True)
             incarnation = UUID(latest.content["incarnation"])
         return _Begun(message, incarnation, True, latest.version)
-    found = read_older_index(store, dataset)
-    if found is None:
+    older_index = read_older_index(store, dataset)
+    if older_index is None:
         return None
-    return _Begun(found.message, uuid4(), False, 0 if latest is None else latest.version)
+    return _Begun(older_index.message, uuid4(), False, 0 if latest is None else latest.version)
 
 
 def _keep(uri: str, store: ObjectStore, begun: _Begun) -> _Begun:
@@ -175,14 +175,14 @@ def _keep(uri: str, store: ObjectStore, begun: _Begun) -> _Begun:
 def _check_nothing_is_lost(
     uri: str, mem_wals: Sequence[OlderMemWal], read_wal: ReadWal | None
 ) -> None:
-    unread = [one for one in mem_wals if one.is_lost_without_its_wal]
+    unread = [mem_wal for mem_wal in mem_wals if mem_wal.is_lost_without_its_wal]
     if unread and read_wal is None:
         raise InvalidCallError(
             f"upgrading {uri} would lose what is only in the WAL of {len(unread)} MemWALs: "
             f"{'; '.join(map(str, unread))}. Give a function that reads them, upgrade(uri, "
             "read_wal=...), or merge them with what wrote them"
         )
-    for region, group in groupby(mem_wals, key=lambda one: one.region):
+    for region, group in groupby(mem_wals, key=lambda mem_wal: mem_wal.region):
         generations = list(group)
         merged = [g.generation for g in generations if g.state is OlderState.MERGED]
         late = [g for g in generations if g in unread and g.generation < max(merged, default=0)]
@@ -201,13 +201,13 @@ def _make_current(
     older = read_older_index(store, dataset)
     if older is not None:
         dataset = drop_index(dataset, older.index_uuid)
-    wanted = details_for(dataset, spec)
-    found = read_details(store, dataset)
-    if found is None:
+    details = details_for(dataset, spec)
+    existing = read_details(store, dataset)
+    if existing is None:
         dataset = mark_table(dataset, keys, incarnation)
         index_primary_key(dataset, keys)
-        commit_details(dataset, wanted)
-    elif found.details.region_specs != wanted.region_specs:
+        commit_details(dataset, details)
+    elif existing.details.region_specs != details.region_specs:
         raise InvalidCallError(
             f"the upgrade of {store.uri} was begun with other regions: give it the same ones"
         )
@@ -222,18 +222,18 @@ def _move(
 ) -> None:
     """Write the rows of all MemWALs, ascending by generation within a region, and flush them."""
     with ExitStack() as stack:
-        for done, one in enumerate(mem_wals, start=1):
-            if done == 1 or (manual and one.region != mem_wals[done - 2].region):
+        for done, mem_wal in enumerate(mem_wals, start=1):
+            if done == 1 or (manual and mem_wal.region != mem_wals[done - 2].region):
                 stack.close()
                 writer = stack.enter_context(
-                    table.writer(region=one.region if manual else None, durable=False)
+                    table.writer(region=mem_wal.region if manual else None, durable=False)
                 )
-            for rows in read_wal(one):
+            for rows in read_wal(mem_wal):
                 for deletes, run in _runs(rows):
                     (writer.delete if deletes else writer.upsert)(run)
             if done == len(mem_wals) or manual:
                 writer.flush()
-            progress(Progress("upgrade", one.region, done, len(mem_wals), "mem_wals"))
+            progress(Progress("upgrade", mem_wal.region, done, len(mem_wals), "mem_wals"))
 
 
 def _runs(rows: Any) -> Iterator[tuple[bool, Any]]:

@@ -69,25 +69,25 @@ _MOST_ROWS = 2**40
 _FUSION_NUMBERS = ("vector_weight", "text_weight", "rrf_k")
 
 
-def checked_options(given: Mapping[str, Any], known: Iterable[str]) -> dict[str, Any]:
+def checked_options(options: Mapping[str, Any], allowed: Iterable[str]) -> dict[str, Any]:
     """The options that are not None.
 
     Raises InvalidCallError for unknown names, and for values of another type where the planner
     does not look at them.
     """
-    known = tuple(known)
-    unknown = sorted(set(given) - set(known))
+    allowed = tuple(allowed)
+    unknown = sorted(set(options) - set(allowed))
     if unknown:
-        raise InvalidCallError(f"unknown options {unknown}; there are {list(known)}")
-    found = {name: value for name, value in given.items() if value is not None}
-    for name, value in found.items():
+        raise InvalidCallError(f"unknown options {unknown}; there are {list(allowed)}")
+    set_options = {name: value for name, value in options.items() if value is not None}
+    for name, value in set_options.items():
         if name == "candidates" and not is_whole(value, least=1):
             raise InvalidCallError(f"{name}={value!r} must be a whole number, 1 or more")
         if name in _FUSION_NUMBERS and not is_number(value):
             raise InvalidCallError(f"{name}={value!r} must be a number")
         if name == "exact" and not isinstance(value, bool):
             raise InvalidCallError(f"exact={value!r} must be true or false")
-    return found
+    return set_options
 
 
 def checked_k(k: Any) -> int:
@@ -121,12 +121,12 @@ def vector_search(
     schema: pa.Schema, column: str, query: Any, k: Any, options: Mapping[str, Any]
 ) -> Search:
     """The `k` nearest rows to one vector, or to each of several; see `Table.vector_search`."""
-    wanted = _vector_query(schema, column, query, k, checked_options(options, VECTOR_OPTIONS))
-    batch = [QUERY_INDEX_FIELD] if len(wanted.vectors) > 1 else []
+    vector_query = _vector_query(schema, column, query, k, checked_options(options, VECTOR_OPTIONS))
+    batch = [QUERY_INDEX_FIELD] if len(vector_query.vectors) > 1 else []
     added = _added(schema, DISTANCE_FIELD, *batch)
 
     def plan(columns: Columns, filters: Filters, snapshot: Snapshot) -> TakeExec:
-        return plan_vector_search(replace(wanted, columns=columns, filters=filters), snapshot)
+        return plan_vector_search(replace(vector_query, columns=columns, filters=filters), snapshot)
 
     return Search((column,), added, False, plan)
 
@@ -136,11 +136,13 @@ def full_text_search(
 ) -> Search:
     """The `k` best texts; see `Table.full_text_search`."""
     names = _names(schema, column)
-    wanted = _text_query(schema, names, query, k, checked_options(options, TEXT_OPTIONS))
+    text_query = _text_query(schema, names, query, k, checked_options(options, TEXT_OPTIONS))
     added = _added(schema, SCORE_FIELD)
 
     def plan(columns: Columns, filters: Filters, snapshot: Snapshot) -> TakeExec:
-        return plan_full_text_search(replace(wanted, columns=columns, filters=filters), snapshot)
+        return plan_full_text_search(
+            replace(text_query, columns=columns, filters=filters), snapshot
+        )
 
     return Search(names, added, True, plan)
 
@@ -156,14 +158,14 @@ def hybrid_search(
 ) -> Search:
     """The `k` rows that do best in both searches together; see `Table.hybrid_search`."""
     every = (*VECTOR_OPTIONS, *TEXT_OPTIONS, *FUSION_OPTIONS)
-    found, names = checked_options(options, every), _names(schema, text_column)
+    set_options, names = checked_options(options, every), _names(schema, text_column)
 
     def of(names: Sequence[str]) -> dict[str, Any]:
-        return {name: found[name] for name in names if name in found}
+        return {name: set_options[name] for name in names if name in set_options}
 
     fusion = of(FUSION_OPTIONS)
     constant = {"constant": fusion.pop("rrf_k")} if "rrf_k" in fusion else {}
-    wanted = HybridQuery(
+    hybrid_query = HybridQuery(
         _vector_query(schema, vector_column, vector, k, of(VECTOR_OPTIONS)),
         _text_query(schema, names, text, k, of(TEXT_OPTIONS)),
         checked_k(k),
@@ -175,7 +177,7 @@ def hybrid_search(
     added = _added(schema, *ranks, RELEVANCE_FIELD)
 
     def plan(columns: Columns, filters: Filters, snapshot: Snapshot) -> TakeExec:
-        return plan_hybrid_search(replace(wanted, columns=columns, filters=filters), snapshot)
+        return plan_hybrid_search(replace(hybrid_query, columns=columns, filters=filters), snapshot)
 
     return Search((vector_column, *names), added, True, plan)
 
@@ -184,9 +186,9 @@ def _vector_query(
     schema: pa.Schema, column: str, query: Any, k: Any, options: Mapping[str, Any]
 ) -> VectorQuery:
     _field(schema, column)
-    wanted = VectorQuery(column, query_vectors(query), checked_k(k), (), **options)
-    check_dimension(wanted, schema)
-    return wanted
+    vector_query = VectorQuery(column, query_vectors(query), checked_k(k), (), **options)
+    check_dimension(vector_query, schema)
+    return vector_query
 
 
 def _text_query(
@@ -243,19 +245,19 @@ def query_vectors(value: Any) -> npt.NDArray[Any]:
 
     Raises InvalidCallError for what holds no numbers, and for nulls.
     """
-    found = value
-    if isinstance(found, pa.ChunkedArray | pa.Array):
-        found = found.to_pylist()
-    elif isinstance(found, pa.Scalar):
-        found = found.as_py()
-    if isinstance(found, bytes):
-        found = np.frombuffer(found, np.uint8)
+    vector = value
+    if isinstance(vector, pa.ChunkedArray | pa.Array):
+        vector = vector.to_pylist()
+    elif isinstance(vector, pa.Scalar):
+        vector = vector.as_py()
+    if isinstance(vector, bytes):
+        vector = np.frombuffer(vector, np.uint8)
     null = None
     try:
-        numbers = np.asarray(found)
+        numbers = np.asarray(vector)
         if numbers.dtype.kind == "O":  # nulls, decimals, or lists of different lengths
             null = _first_null(numbers)
-            numbers = np.asarray(found, np.float64)
+            numbers = np.asarray(vector, np.float64)
     except (ValueError, TypeError) as error:
         raise _unusable(value) from error
     if null is not None:

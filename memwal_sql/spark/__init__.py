@@ -46,5 +46,5 @@ def register(spark: SparkSession) -> None:
     check_workers(spark.sparkContext)
     parallelism = max(2, spark.sparkContext.defaultParallelism)
     # A class of the session's own: nothing else of a session reaches a data source.
-    known = type("SessionDataSource", (MemWalDataSource,), {"parallelism": parallelism})
-    spark.dataSource.register(known)
+    source = type("SessionDataSource", (MemWalDataSource,), {"parallelism": parallelism})
+    spark.dataSource.register(source)

@@ -43,8 +43,8 @@ def _is_new_enough(java: str | None) -> bool:
     shown = subprocess.run(  # noqa: S603 (it is what Spark would run)
         [java, "-version"], capture_output=True, text=True, check=False
     )
-    found = _VERSION.search(shown.stderr)  # 1.8.0 is Java 8
-    return found is not None and int(found[1]) >= _OLDEST
+    version = _VERSION.search(shown.stderr)  # 1.8.0 is Java 8
+    return version is not None and int(version[1]) >= _OLDEST
 
 
 def _java_home() -> Path:

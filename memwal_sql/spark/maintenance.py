@@ -49,7 +49,12 @@ def merge(
     place = _place(uri, storage_options)
     regions = place.open().regions()["region_id"].to_pylist()
     return _run(
-        spark, place, "merging", "regions", regions, lambda table, one: table.merge(regions=[one])
+        spark,
+        place,
+        "merging",
+        "regions",
+        regions,
+        lambda table, region: table.merge(regions=[region]),
     )
 
 

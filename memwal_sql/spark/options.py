@@ -49,10 +49,10 @@ class Options:
         text = self.values.get(name)
         if text is None:
             return None
-        found = tuple(part.strip() for part in text.split(","))
-        if not all(found):
+        parts = tuple(part.strip() for part in text.split(","))
+        if not all(parts):
             raise InvalidCallError(f'{name}={text!r} must be names separated by commas: "a, b"')
-        return found
+        return parts
 
     def number(self, name: str, default: int | None = None, least: int = 1) -> int | None:
         """A whole number."""
@@ -82,8 +82,8 @@ class Options:
         return value
 
 
-def parse_options(given: Mapping[str, str], known: tuple[str, ...], use: str) -> Options:
-    """The options of a `use` (as errors call it), of those `known`.
+def parse_options(options: Mapping[str, str], allowed: tuple[str, ...], use: str) -> Options:
+    """The options of a `use` (as errors call it), of those `allowed`.
 
     Raises InvalidCallError for a missing path, a path that only one process can reach, and an
     option that the use does not have.
@@ -92,16 +92,16 @@ def parse_options(given: Mapping[str, str], known: tuple[str, ...], use: str) ->
     values: dict[str, str] = {}
     storage: dict[str, str] = {}
     path = None
-    for key, value in given.items():
+    for key, value in options.items():
         lower = key.lower()
         if lower == "path":
             path = value
         elif lower.startswith(STORAGE_PREFIX):
             storage[lower.removeprefix(STORAGE_PREFIX)] = value
-        elif by_lower.get(lower) in known:
+        elif by_lower.get(lower) in allowed:
             values[by_lower[lower]] = value
         else:
-            raise InvalidCallError(_unknown(key, known, use, by_lower.get(lower)))
+            raise InvalidCallError(_unknown(key, allowed, use, by_lower.get(lower)))
     if not path:
         raise InvalidCallError(
             f"{use} of format memwal needs the table's URI: pass it to load() or save(), "
@@ -110,14 +110,14 @@ def parse_options(given: Mapping[str, str], known: tuple[str, ...], use: str) ->
     return Options(_reachable(path), values, tuple(sorted(storage.items())))
 
 
-def _unknown(key: str, known: tuple[str, ...], use: str, elsewhere: str | None) -> str:
+def _unknown(key: str, allowed: tuple[str, ...], use: str, elsewhere: str | None) -> str:
     if elsewhere is not None:
-        return f"option {elsewhere!r} means nothing to {use}; it takes {sorted(known)}"
-    lower = {name.lower(): name for name in known}
+        return f"option {elsewhere!r} means nothing to {use}; it takes {sorted(allowed)}"
+    lower = {name.lower(): name for name in allowed}
     close = difflib.get_close_matches(key.lower(), lower, 1)
     hint = f": did you mean {lower[close[0]]!r}?" if close else ""
     return (
-        f"{use} of format memwal has no option {key!r}{hint} It takes {sorted(known)}, and "
+        f"{use} of format memwal has no option {key!r}{hint} It takes {sorted(allowed)}, and "
         f"what begins with {STORAGE_PREFIX!r} for the object store"
     )
 

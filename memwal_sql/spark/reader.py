@@ -105,9 +105,9 @@ class BatchReader(DataSourceReader):
     def _tasks(self, rows: int) -> int:
         """How many tasks shall read so many rows: as many as run at once, or more where a task
         would have too much, unless they would have next to nothing."""
-        given = self._options.number("rowsPerPartition")
-        if given is not None:
-            return -(-rows // given)
+        rows_a_task = self._options.number("rowsPerPartition")
+        if rows_a_task is not None:
+            return -(-rows // rows_a_task)
         columns = [self._table_schema.field(name) for name in self._schema.names]
         size = rows * max(1, row_bytes(pa.schema(columns)))
         return min(-(-rows // _LEAST_ROWS), max(self._parallelism, -(-size // _TASK_BYTES)))
@@ -184,7 +184,7 @@ class ShareTable:
 def deal(parts: Mapping[Part, int], shares: int) -> list[list[Part]]:
     """The parts, with their sizes, in at most `shares` shares of about the same size."""
     dealt: list[tuple[int, int, list[Part]]] = [(0, number, []) for number in range(shares)]
-    for part, size in sorted(parts.items(), key=lambda one: -one[1]):
+    for part, size in sorted(parts.items(), key=lambda part: -part[1]):
         size_so_far, number, share = heapq.heappop(dealt)
         share.append(part)
         heapq.heappush(dealt, (size_so_far + size, number, share))

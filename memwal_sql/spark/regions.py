@@ -57,5 +57,8 @@ def _numbers(spec: RegionSpec, columns: Sequence[str], arrays: Sequence[pa.Array
     """A number for each row that rows of one region have in common."""
     distinct, index = spec.assign(pa.Table.from_arrays(list(arrays), names=list(columns)))
     values = spec.values_of(distinct)
-    numbers = [region_id(_NOBODY, spec.spec_id, one).int & (2**63 - 1) for one in values]
+    numbers = [
+        region_id(_NOBODY, spec.spec_id, values_of_region).int & (2**63 - 1)
+        for values_of_region in values
+    ]
     return pa.array(np.array(numbers, np.int64)[index])

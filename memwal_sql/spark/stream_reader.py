@@ -115,9 +115,9 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         share = max(1, rows // max(1, len(behind)))
         for region, end in behind.items():
             after = start.get(region, [0, 0])
-            one = RegionRange(region, (after[0], after[1]), (end[0], end[1]))
+            span = RegionRange(region, (after[0], after[1]), (end[0], end[1]))
             seen = 0
-            for batch in _changes(self._options, one, list(table.primary_key)):
+            for batch in _changes(self._options, span, list(table.primary_key)):
                 last = batch.slice(batch.num_rows - 1).to_pylist()[0]
                 # Parts of a published generation have the place before it: it is read whole.
                 if limited[region] not in (end, after) and seen + batch.num_rows > share:
@@ -129,9 +129,9 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return limited
 
 
-def _changes(options: Options, one: RegionRange, columns: Sequence[str]) -> pa.RecordBatchReader:
+def _changes(options: Options, span: RegionRange, columns: Sequence[str]) -> pa.RecordBatchReader:
     return table_of(options).changes(
-        region=one.region, after=list(one.after), until=list(one.until), columns=columns
+        region=span.region, after=list(span.after), until=list(span.until), columns=columns
     )
 
 
@@ -140,4 +140,6 @@ def _offset(places: Places) -> Offset:
 
 
 def _places(offset: Offset) -> Places:
-    return {region: [int(one) for one in place.split("/")] for region, place in offset.items()}
+    return {
+        region: [int(number) for number in place.split("/")] for region, place in offset.items()
+    }

@@ -70,12 +70,12 @@ def check_workers(context: SparkContext) -> None:
     if shutil.which(python) == sys.executable or context.listFiles:
         return  # or modules may be sent along
     try:
-        found = subprocess.run(  # noqa: S603 (it is what Spark runs)
+        finished = subprocess.run(  # noqa: S603 (it is what Spark runs)
             [python, "-c", _FIND], capture_output=True, text=True, check=True
         )
     except (OSError, subprocess.CalledProcessError):
         return  # Spark says why it can't run it
-    lacking = found.stdout.split()
+    lacking = finished.stdout.split()
     if lacking:
         raise InvalidCallError(
             f"Spark runs Python workers with {python!r}, which lacks {', '.join(lacking)}: stop "

@@ -34,13 +34,13 @@ def prepare(options: Options, schema: StructType) -> tuple[Table, bool]:
     form, rows = row_form(options), arrow_schema(schema)
     # As in every format of Spark: that the first rows have no nulls says nothing about later ones.
     columns = arrow_schema(schema.toNullable())
-    there = is_table(options.uri, options.storage_options)
+    exists = is_table(options.uri, options.storage_options)
     wish = options.choice("ifExists", IF_EXISTS, "append")
-    if there and wish == "error":
+    if exists and wish == "error":
         raise InvalidCallError(f'{options.uri} is there already, and ifExists is "error"')
-    if there and wish == "ignore":
+    if exists and wish == "ignore":
         return table_of(options), True
-    table = table_of(options) if there else _create(options, form, columns)
+    table = table_of(options) if exists else _create(options, form, columns)
     _check_same(options, table)
     routing_spec(table.info)
     form.check(rows, table.info)
@@ -79,9 +79,9 @@ def _check_same(options: Options, table: Table) -> None:
     if text is None:
         return
     spec = routing_spec(table.info)
-    given = spec_of(text, 1).field_ids
-    if given != spec.field_ids:
+    field_ids = spec_of(text, 1).field_ids
+    if field_ids != spec.field_ids:
         raise InvalidCallError(
-            f"{options.uri} has regions by {list(spec.field_ids)}, not by {list(given)}: leave "
+            f"{options.uri} has regions by {list(spec.field_ids)}, not by {list(field_ids)}: leave "
             "regions out, or write to another table"
         )

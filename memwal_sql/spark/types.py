@@ -52,13 +52,13 @@ _UNSTORED = (
 def spark_schema(schema: pa.Schema) -> StructType:
     """The columns as Spark has them. Raises UnsupportedError naming those it can't hold."""
     fields, bad = [], {}
-    for one in schema:
+    for field in schema:
         try:
-            kind = from_arrow_type(_spark_arrow(one.type))
+            kind = from_arrow_type(_spark_arrow(field.type))
         except Exception as error:  # Spark's, of several kinds
-            bad[one.name] = f"{one.type} ({_first_line(error)})"
+            bad[field.name] = f"{field.type} ({_first_line(error)})"
             continue
-        fields.append(StructField(one.name, kind, one.nullable))
+        fields.append(StructField(field.name, kind, field.nullable))
     if bad:
         raise UnsupportedError(
             f'Spark has no type for the columns {bad}: leave them out with option("columns", ...)'
@@ -70,15 +70,15 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     """The Arrow types that Spark hands over and takes. Raises UnsupportedError naming the columns
     that have none."""
     fields, bad = [], {}
-    for one in schema.fields:
-        unknown = [part for part in _parts(one.dataType) if _is_unstored(part)]
+    for spark_field in schema.fields:
+        unknown = [part for part in _parts(spark_field.dataType) if _is_unstored(part)]
         if unknown:
-            bad[one.name] = unknown[0].simpleString()
+            bad[spark_field.name] = unknown[0].simpleString()
             continue
         try:
-            (field,) = to_arrow_schema(StructType([one]), timezone="UTC")
+            (field,) = to_arrow_schema(StructType([spark_field]), timezone="UTC")
         except Exception as error:  # Spark's, of several kinds
-            bad[one.name] = f"{one.dataType.simpleString()} ({_first_line(error)})"
+            bad[spark_field.name] = f"{spark_field.dataType.simpleString()} ({_first_line(error)})"
             continue
         fields.append(field.remove_metadata())
     if bad:
@@ -104,8 +104,8 @@ def _parts(kind: DataType) -> Iterator[DataType]:
         inner = [kind.keyType, kind.valueType]
     elif isinstance(kind, StructType):
         inner = [field.dataType for field in kind.fields]
-    for one in inner:
-        yield from _parts(one)
+    for child in inner:
+        yield from _parts(child)
 
 
 def as_spark(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:

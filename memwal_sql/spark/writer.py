@@ -162,10 +162,10 @@ def query_of(options: Options) -> str:
     It is option `queryId`, else the id that Spark keeps in the checkpoint folder: a new checkpoint
     is a new query, whose batches begin again at 0. Raises InvalidCallError when neither is there.
     """
-    given = options.values.get("queryId")
-    if given is not None:
-        check_id("queryId", given)
-        return given
+    query_id = options.values.get("queryId")
+    if query_id is not None:
+        check_id("queryId", query_id)
+        return query_id
     checkpoint = options.values.get("checkpointLocation")
     if checkpoint is None:
         raise InvalidCallError(
@@ -174,9 +174,9 @@ def query_of(options: Options) -> str:
         )
     try:
         metadata = json.loads(open_store(checkpoint, options.storage_options).get("metadata"))
-        found = str(metadata["id"])
-        check_id("id", found)
-        return found
+        query = str(metadata["id"])
+        check_id("id", query)
+        return query
     except (MemWalError, ValueError, KeyError, TypeError) as error:
         raise InvalidCallError(
             f"checkpointLocation={checkpoint!r} holds no query id that can be read here ({error}): "
@@ -192,10 +192,10 @@ def check_checkpoint(options: Options, table: Table, query: str) -> None:
     store = open_store(checkpoint, options.storage_options)
     names = (meta.path.rpartition("/")[2] for meta in store.list(_COMMITS))
     committed = max((int(name) for name in names if name.isdecimal()), default=-1)
-    known = table.last_batch(query)
-    if committed > known:
+    published = table.last_batch(query)
+    if committed > published:
         raise InvalidCallError(
             f"checkpointLocation={checkpoint!r} says that batch {committed} of query {query} is "
-            f"committed, but {table.uri} knows no batch of it above {known}: the checkpoint is "
+            f"committed, but {table.uri} knows no batch of it above {published}: the checkpoint is "
             "that of a query into another table; name a folder of its own"
         )

@@ -99,8 +99,8 @@ def open_latest(context: TableContext, session: Any = None, *, for_tags: bool = 
         ) from error
 
 
-def load_base(context: TableContext, dataset: Any, known: TableInfo | None = None) -> BaseTable:
-    """Read what a snapshot needs of `dataset`'s version; keeps `known` if it is still true.
+def load_base(context: TableContext, dataset: Any, before: TableInfo | None = None) -> BaseTable:
+    """Read what a snapshot needs of `dataset`'s version; keeps `before` if it is still true.
 
     Raises InvalidCallError when it has no MemWAL index, ConflictError when it is from before the
     table had one, and not the newest, RepairError when it has no primary key any more,
@@ -109,8 +109,8 @@ def load_base(context: TableContext, dataset: Any, known: TableInfo | None = Non
     """
     if not dataset.version:
         raise damaged(BASE_NAME, context.uri, "the manifest of its newest version holds zeros")
-    found = read_details(context.store, dataset)
-    if found is None and is_begun(context.store, dataset):
+    details = read_details(context.store, dataset)
+    if details is None and is_begun(context.store, dataset):
         if dataset.version < open_latest(context).version:
             raise ConflictError(
                 f"{context.uri} was not whole at version {dataset.version}, and was changed since: "
@@ -121,11 +121,11 @@ def load_base(context: TableContext, dataset: Any, known: TableInfo | None = Non
             "of create_table or enable again"
         )
     metadata = dataset.schema.metadata
-    check_incarnation(context.store, metadata, has_index=found is not None, record=context.record)
+    check_incarnation(context.store, metadata, has_index=details is not None, record=context.record)
     first = context.first_version
     if first is not None and read_etag(context.store, 1) not in (first, None):
         raise made_again(context.uri)
-    if found is None:
+    if details is None:
         if context.store.list_folders(MEM_WAL_FOLDER):
             raise TableReplacedError(
                 f"{context.uri} has regions but lost its MemWAL index, as an overwrite of the base "
@@ -143,16 +143,16 @@ def load_base(context: TableContext, dataset: Any, known: TableInfo | None = Non
         )
     schema = logical_schema(dataset.schema)
     columns = {field_id: name for name, field_id in field_ids(dataset).items()}
-    specs = tuple(from_storage(spec, columns) for spec in found.details.region_specs)
+    specs = tuple(from_storage(spec, columns) for spec in details.details.region_specs)
     info = TableInfo(schema, primary_key, specs)
-    if info == known:
-        info = known
-    source = _source(context, dataset, found, info)
+    if info == before:
+        info = before
+    source = _source(context, dataset, details, info)
     indexes = BaseIndexes(
-        dataset, lance_uri(context.uri), found.details, context.scope, context.storage_options
+        dataset, lance_uri(context.uri), details.details, context.scope, context.storage_options
     )
     names = CurrentSchema(stored_columns(dataset))
-    return BaseTable(dataset.version, dataset, found, info, source, indexes, names)
+    return BaseTable(dataset.version, dataset, details, info, source, indexes, names)
 
 
 def stored_columns(dataset: Any) -> pa.Schema:
@@ -161,11 +161,11 @@ def stored_columns(dataset: Any) -> pa.Schema:
 
 
 def _source(
-    context: TableContext, dataset: Any, found: FoundDetails, info: TableInfo
+    context: TableContext, dataset: Any, details: FoundDetails, info: TableInfo
 ) -> LanceSource:
     store, table = context.store, context.identity
-    copy = copy_of_base(context.cache, store, table, dataset, found.etag, found.path)
-    return LanceSource.base(dataset, info, etag=found.rows_tag, read_file=store.get, copy=copy)
+    copy = copy_of_base(context.cache, store, table, dataset, details.etag, details.path)
+    return LanceSource.base(dataset, info, etag=details.rows_tag, read_file=store.get, copy=copy)
 
 
 class BaseTracker:
@@ -260,10 +260,10 @@ class BaseTracker:
     def _is_as_it_was(self, version: int) -> bool:
         """Whether a version is there, and its file the one that was found at first."""
         stamp = self._context.store.stamp(self._path(version))
-        known = self._stamps.get(version)
-        if known is None:
-            self._stamps[version] = known = stamp
-        return stamp is not None and stamp == known
+        stamp_before = self._stamps.get(version)
+        if stamp_before is None:
+            self._stamps[version] = stamp_before = stamp
+        return stamp is not None and stamp == stamp_before
 
     def _is_the_same(self, base: BaseTable) -> bool:
         return read_etag(self._context.store, base.version) == base.etag

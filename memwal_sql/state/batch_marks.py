@@ -58,12 +58,12 @@ def decode_mark(text: str | None) -> BatchMark | None:
     return BatchMark(query_id, number)
 
 
-def latest_batches(known: Mapping[str, int], new: Mapping[str, int]) -> dict[str, int]:
+def latest_batches(before: Mapping[str, int], new: Mapping[str, int]) -> dict[str, int]:
     """The last batch of each query, the queries heard of last at the end; long silent ones go."""
-    found = {query: batch for query, batch in known.items() if query not in new}
+    batches = {query: batch for query, batch in before.items() if query not in new}
     for query, batch in new.items():
-        found[query] = max(batch, known.get(query, -1))
-    return dict(list(found.items())[-_MOST_QUERIES:])
+        batches[query] = max(batch, before.get(query, -1))
+    return dict(list(batches.items())[-_MOST_QUERIES:])
 
 
 def last_complete(store: ObjectStore, query_id: str) -> int:

@@ -69,11 +69,11 @@ def region_spec(
     keys: Sequence[str],
 ) -> RegionSpec:
     """The spec that a caller wants. Raises InvalidCallError where it does not fit the table."""
-    wanted = spec_of(unsharded() if regions is None else regions, _FIRST_SPEC_ID)
-    return validate(wanted, schema, keys)
+    region_spec = spec_of(unsharded() if regions is None else regions, _FIRST_SPEC_ID)
+    return validate(region_spec, schema, keys)
 
 
-def wanted_of(
+def key_and_spec(
     uri: str, dataset: Any, primary_key: str | Sequence[str] | None, regions: Regions | None
 ) -> tuple[tuple[str, ...], RegionSpec]:
     """The key and the spec that a table at `uri` is to have; without `primary_key` its own key.
@@ -99,12 +99,12 @@ def wanted_of(
 
 def open_lance(uri: str, options: dict[str, str] | None, version: int | None = None) -> Any:
     """The Lance table at `uri`. Raises InvalidCallError when there is none."""
-    found = find_lance(uri, options, version)
-    if found is None:
+    table = find_lance(uri, options, version)
+    if table is None:
         raise InvalidCallError(
             f"{uri} is not a Lance table: create_table makes one, as memwal load --primary-key does"
         )
-    return found
+    return table
 
 
 def find_lance(uri: str, options: dict[str, str] | None, version: int | None = None) -> Any:

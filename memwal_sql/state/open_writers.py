@@ -106,24 +106,24 @@ def live_table_writer(table: Identity) -> OpenTable | None:
     with _lock:
         writers = [writer for _, writer in sorted(_tables.items(), reverse=True)]
     pid = os.getpid()
-    own = (one for one in writers if one.pid == pid and one.identity == table)
-    return next((one for one in own if one.routes and one.usable), None)
+    own = (writer for writer in writers if writer.pid == pid and writer.identity == table)
+    return next((writer for writer in own if writer.routes and writer.usable), None)
 
 
 def open_table_writers(table: Identity) -> list[OpenTable]:
     """The open writers of the table in this process, in the order in which they were opened."""
-    return [one for one in _writers_at(table[0]) if one.identity == table]
+    return [writer for writer in _writers_at(table[0]) if writer.identity == table]
 
 
 def register(table: Identity, writer: OpenRegion) -> OpenRegion | None:
     """Make a writer that has claimed its region known to readers; returns the one of this process
     that it has fenced by that, if there is one."""
     with _lock:
-        known = _regions.get(key := _key(table, writer.region_id))
-        if known is not None and known.epoch >= writer.epoch:
+        current = _regions.get(key := _key(table, writer.region_id))
+        if current is not None and current.epoch >= writer.epoch:
             return None
         _regions[key] = writer
-        return known
+        return current
 
 
 def unregister(table: Identity, writer: OpenRegion) -> None:
@@ -160,13 +160,13 @@ def stop_writers_at(uri: str, error: RepairError) -> None:
 def _writers_at(uri: str) -> list[OpenTable]:
     with _lock:
         writers = [writer for _, writer in sorted(_tables.items())]
-    return [one for one in writers if one.pid == os.getpid() and one.identity[0] == uri]
+    return [writer for writer in writers if writer.pid == os.getpid() and writer.identity[0] == uri]
 
 
 def unregister_table(writer: OpenTable) -> None:
     """Forget a table writer that is closed."""
     with _lock:
-        for number in [number for number, known in _tables.items() if known is writer]:
+        for number in [number for number, registered in _tables.items() if registered is writer]:
             del _tables[number]
 
 

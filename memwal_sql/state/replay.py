@@ -142,6 +142,6 @@ def _side_by_side(
         except expected as error:
             return error
 
-    step, left = _READ_AHEAD if wal.remote else 1, iter(positions)
-    while some := list(islice(left, step)):
+    step, rest = _READ_AHEAD if wal.remote else 1, iter(positions)
+    while some := list(islice(rest, step)):
         yield from zip(some, map_concurrently(read, some), strict=True)

@@ -126,7 +126,7 @@ def check_schema(schema: pa.Schema, primary_key: Sequence[str]) -> None:
 def _names_in(field: pa.Field) -> list[str]:
     """The name of a field, and of those inside it."""
     inner = [field.type.field(i) for i in range(field.type.num_fields)]
-    return [field.name, *(name for one in inner for name in _names_in(one))]
+    return [field.name, *(name for child in inner for name in _names_in(child))]
 
 
 def _unstorable(kind: pa.DataType) -> str | None:

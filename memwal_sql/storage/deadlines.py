@@ -84,5 +84,5 @@ def _set(current: _Deadline) -> Iterator[None]:
         _current.reset(token)
 
 
-def _end(one: _Deadline) -> float:
-    return one.end
+def _end(deadline: _Deadline) -> float:
+    return deadline.end

@@ -70,10 +70,10 @@ def damaged(path: str, what: str, why: object, remedy: str = _RESTORE) -> Corrup
 
 def json_object(data: bytes) -> dict[str, Any]:
     """The JSON object of a file. Raises what `decoding` takes."""
-    found = json.loads(data)
-    if not isinstance(found, dict):
-        raise TypeError(f"it holds {type(found).__name__} instead of an object")
-    return found
+    value = json.loads(data)
+    if not isinstance(value, dict):
+        raise TypeError(f"it holds {type(value).__name__} instead of an object")
+    return value
 
 
 def whole_number(value: object, least: int = 0, most: int = LARGEST) -> int:

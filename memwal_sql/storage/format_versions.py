@@ -55,14 +55,14 @@ def check_record_version(path: str, content: Mapping[str, Any]) -> None:
     if OLDEST_VERSION <= version <= FORMAT_VERSION:
         return
     package = _package(content)
-    known = f"memwal_sql {__version__} knows {_known()}"
+    knows = f"memwal_sql {__version__} knows {_supported()}"
     if version > FORMAT_VERSION:
         raise UnknownFormatError(
-            f"{path} has format version {version}, and {known}: install {_newer(package)}"
+            f"{path} has format version {version}, and {knows}: install {_newer(package)}"
         )
     raise UnknownFormatError(
         f"{path} has format version {version}, which is from before those that are known "
-        f"({known}): use {f'memwal_sql {package}' if package else 'the version'} that wrote it"
+        f"({knows}): use {f'memwal_sql {package}' if package else 'the version'} that wrote it"
     )
 
 
@@ -78,17 +78,17 @@ def check_needs(uri: str, needs: Needs, *, writes: bool) -> None:
     if needs.reader > FORMAT_VERSION:
         raise UnknownFormatError(
             f"{uri} is to be read by format version {needs.reader} or newer, and memwal_sql "
-            f"{__version__} knows {_known()}: install {_newer(needs.package)}"
+            f"{__version__} knows {_supported()}: install {_newer(needs.package)}"
         )
     if writes and needs.writer > FORMAT_VERSION:
         raise UnknownFormatError(
             f"{uri} is to be written by format version {needs.writer} or newer, and memwal_sql "
-            f"{__version__} knows {_known()}: it may read the table; to write it, install "
+            f"{__version__} knows {_supported()}: it may read the table; to write it, install "
             f"{_newer(needs.package)}"
         )
 
 
-def _known() -> str:
+def _supported() -> str:
     if OLDEST_VERSION == FORMAT_VERSION:
         return f"{FORMAT_VERSION}"
     return f"{OLDEST_VERSION} to {FORMAT_VERSION}"
@@ -100,5 +100,5 @@ def _newer(package: str | None) -> str:
 
 def _package(content: Mapping[str, Any]) -> str | None:
     """The version that wrote a record; a record is input, so nothing else is repeated."""
-    found = content.get("package")
-    return found if isinstance(found, str) and _PACKAGE.fullmatch(found) else None
+    package = content.get("package")
+    return package if isinstance(package, str) and _PACKAGE.fullmatch(package) else None

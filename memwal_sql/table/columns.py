@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from exec_nodes.lance.indexes import indexes_of
-from memwal_sql.arguments import names_given
+from memwal_sql.arguments import name_list
 from memwal_sql.errors import ConflictError, InvalidCallError, UnsupportedError
 from memwal_sql.index.create import forget_indexes
 from memwal_sql.maintain.columns import (
@@ -76,14 +76,14 @@ class AlteredTable(FlushedTable):
         """Drop columns, and with them their indexes. Raises InvalidCallError for names that the
         table has not, and for columns of the primary key."""
         self._check_writable("change columns")
-        wanted = [names] if isinstance(names, str) else names_given("names", names)
+        column_names = [names] if isinstance(names, str) else name_list("names", names)
         dataset = latest_dataset(self._context)
-        check_alterable(dataset, wanted)
-        if not wanted:
+        check_alterable(dataset, column_names)
+        if not column_names:
             raise InvalidCallError("names=[]: name the columns to drop")
         indexes = indexes_of(dataset)
-        theirs = {one.name for one in indexes if set(one.field_names) & set(wanted)}
-        drop_columns(self._context, wanted)
+        theirs = {index.name for index in indexes if set(index.field_names) & set(column_names)}
+        drop_columns(self._context, column_names)
         if theirs:
             self._forget(sorted(theirs))
         self._see_columns()
@@ -120,9 +120,11 @@ class AlteredTable(FlushedTable):
 
 
 def _fields(columns: pa.Field | pa.Schema | Iterable[pa.Field]) -> pa.Schema:
-    given = [columns] if isinstance(columns, pa.Field) else columns
-    fields = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else []
-    if not fields or not all(isinstance(one, pa.Field) for one in fields):
+    sequence = [columns] if isinstance(columns, pa.Field) else columns
+    fields = (
+        list(sequence) if isinstance(sequence, Iterable) and not isinstance(sequence, str) else []
+    )
+    if not fields or not all(isinstance(field, pa.Field) for field in fields):
         raise InvalidCallError(
             f"columns={columns!r} must be fields of Arrow, as pa.field('n', pa.int64()), or SQL "
             "expressions by name"

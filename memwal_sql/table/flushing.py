@@ -32,18 +32,20 @@ class FlushedTable(SharedTable):
 
         def flush() -> int:
             self._flush_open_writers()
-            others = [one for one in self._manifests() if not self._is_own(one)]
+            others = [manifest for manifest in self._manifests() if not self._is_own(manifest)]
             store = self._context.store
-            rows = side_by_side(store.remote, lambda one: newest_rows(store, one), others)
-            left = [one for one, entry in zip(others, rows, strict=True) if entry is not None]
-            return self._claim_and_flush(left)
+            rows = side_by_side(store.remote, lambda manifest: newest_rows(store, manifest), others)
+            unflushed = [
+                manifest for manifest, entry in zip(others, rows, strict=True) if entry is not None
+            ]
+            return self._claim_and_flush(unflushed)
 
         return over_conflicts(flush, self.uri, on=FencedError)
 
     def unflushed_logs(self, *, with_ages: bool = False) -> list[UnflushedLog]:
         """The logs with rows that a writer was to flush, but for those of this process's writers;
         for `run_jobs`."""
-        others = [one for one in self._manifests() if not self._is_own(one)]
+        others = [manifest for manifest in self._manifests() if not self._is_own(manifest)]
         return unflushed_logs(self._context, others, with_ages=with_ages)
 
     def flush_regions(self, regions: Collection[UUID]) -> int:
@@ -57,7 +59,7 @@ class FlushedTable(SharedTable):
             raise ConflictError(str(error)) from error
 
     def _claim_and_flush(self, regions: Sequence[RegionManifest]) -> int:
-        alive = [one for one in regions if one.status is not RegionStatus.SEALED]
+        alive = [manifest for manifest in regions if manifest.status is not RegionStatus.SEALED]
         if alive:
             self.publisher().empty_wals(alive)
         return len(alive)

@@ -9,7 +9,7 @@ from typing import Unpack
 import pyarrow as pa
 
 from exec_nodes.base.tasks import map_concurrently
-from memwal_sql.arguments import is_number, is_whole, names_given
+from memwal_sql.arguments import is_number, is_whole, name_list
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.index.create import IndexKind, IndexParameters, create_index, drop_index
 from memwal_sql.maintain.checkpoint.checkpoints import (
@@ -49,18 +49,29 @@ class MaintainedTable(TableHandle):
         """
         self._check_present("merge")
         context = self._context
-        found = beside(context.store.remote, self._collector.regions_to_merge, context.check_writes)
+        regions_to_merge = beside(
+            context.store.remote, self._collector.regions_to_merge, context.check_writes
+        )
         if regions is not None:
-            regions = names_given("regions", regions)
-            known = {name: one for one in found for name in (one.name, str(one.region_id))}
-            unknown = sorted(set(regions) - set(known))
+            regions = name_list("regions", regions)
+            names = {
+                name: region
+                for region in regions_to_merge
+                for name in (region.name, str(region.region_id))
+            }
+            unknown = sorted(set(regions) - set(names))
             if unknown:
                 raise InvalidCallError(
-                    f"there are no regions {unknown}; there are {[one.name for one in found]}"
+                    f"there are no regions {unknown}; "
+                    f"there are {[region.name for region in regions_to_merge]}"
                 )
-            found = [one for one in found if {one.name, str(one.region_id)} & set(regions)]
+            regions_to_merge = [
+                region
+                for region in regions_to_merge
+                if {region.name, str(region.region_id)} & set(regions)
+            ]
         merger = Merger(context, self._regions_now, progress or report_nothing)
-        return merger.run(found, self._tracker.current)
+        return merger.run(regions_to_merge, self._tracker.current)
 
     def compact(
         self,
@@ -95,11 +106,11 @@ class MaintainedTable(TableHandle):
         if not is_number(deleted) or not 0 < deleted <= 1:
             raise InvalidCallError(f"deleted={deleted!r} must be a number above 0, up to 1")
         (self._check_present if dry_run else self._check_writable)("compact")
-        extent, known = Extent(fragments, deleted), self._tracker.latest().dataset
+        extent, dataset = Extent(fragments, deleted), self._tracker.latest().dataset
         if dry_run:
-            return sum(map(len, extent.groups(known)))
+            return sum(map(len, extent.groups(dataset)))
         report = progress or report_nothing
-        return Compactor(self._context, self._regions_now, report).run(extent, known)
+        return Compactor(self._context, self._regions_now, report).run(extent, dataset)
 
     def create_index(
         self,
@@ -168,7 +179,7 @@ class MaintainedTable(TableHandle):
         """
         self._check_writable("build indexes")
         if indexes is not None:
-            indexes = names_given("indexes", indexes)
+            indexes = name_list("indexes", indexes)
         return build_indexes(self._context, progress or report_nothing, indexes)
 
     def snapshot_regions(self) -> int:

@@ -34,9 +34,9 @@ def check_moment(
         )
     if isinstance(version, int) and not 1 <= version <= LARGEST:
         raise InvalidCallError(f"version={version}: versions are numbered from 1")
-    given = {"version": version, "timestamp": timestamp, "checkpoint": checkpoint}
-    if sum(value is not None for value in given.values()) > 1:
-        raise InvalidCallError(f"give one of version, timestamp and checkpoint, not {given}")
+    arguments = {"version": version, "timestamp": timestamp, "checkpoint": checkpoint}
+    if sum(value is not None for value in arguments.values()) > 1:
+        raise InvalidCallError(f"give one of version, timestamp and checkpoint, not {arguments}")
 
 
 class PastTable(TableHandle):
@@ -85,7 +85,9 @@ class PastTable(TableHandle):
             dataset = open_lance(uri, context.storage_options, version)
         try:
             table = cls(context, dataset, pinned=True, past=past)
-            table._moment = {name: one for name, one in opened_with.items() if one is not None}
+            table._moment = {
+                name: value for name, value in opened_with.items() if value is not None
+            }
         except (ConflictError, TableReplacedError) as error:
             raise InvalidCallError(
                 f"version {version} of {uri} has no regions of this table: it is from before the "

@@ -85,8 +85,8 @@ class _Difference:
             return self._all()
         then = keys.rename_columns(list(self._past.primary_key))
         rows = self._as_now(cast(LiveRows, self._past).get(then))
-        found = frozenset(KeyBatch(rows.select(keys.column_names)).values)
-        gone = [key not in found for key in KeyBatch(keys).values]
+        present = frozenset(KeyBatch(rows.select(keys.column_names)).values)
+        gone = [key not in present for key in KeyBatch(keys).values]
         return RowChanges(rows, keys.filter(pa.array(np.array(gone, np.bool_))))
 
     def _all(self) -> RowChanges:

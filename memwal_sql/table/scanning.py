@@ -90,9 +90,9 @@ class ScannedTable(WrittenTable):
 
         def counted(base: BaseTable) -> int:
             node = scan(Query(()), self._collector.snapshot(base, consistency))
-            known = node.statistics
-            if known.exact and known.num_rows is not None:
-                return known.num_rows
+            statistics = node.statistics
+            if statistics.exact and statistics.num_rows is not None:
+                return statistics.num_rows
             return _count(batches(node))
 
         return self._collector.query(consistency, counted)
@@ -128,7 +128,7 @@ class ScannedTable(WrittenTable):
             filters = () if condition is None else pushed_filters(condition, schema)
             if filters is None:
                 return use(datafusion_scan(self, names, str(condition), limit, consistency))
-            ruling = [one.predicate for one in filters]
+            ruling = [filter_.predicate for filter_ in filters]
             snapshot = self._collector.snapshot(base, consistency, ruling)
             query = Query(names, analyzed(filters, snapshot), limit)
             node = watched(opened(scan(query, snapshot)), snapshot)

@@ -57,7 +57,7 @@ class SearchedTable(TableHandle):
         naming the value and the remedy.
         """
         search = partial(vector_search, column=column, query=query, k=k, options=options)
-        return self._found(search, filter, columns, consistency)
+        return self._searched(search, filter, columns, consistency)
 
     def full_text_search(
         self,
@@ -90,7 +90,7 @@ class SearchedTable(TableHandle):
         value and the remedy.
         """
         search = partial(full_text_search, column=column, query=query, k=k, options=options)
-        return self._found(search, filter, columns, consistency)
+        return self._searched(search, filter, columns, consistency)
 
     def hybrid_search(
         self,
@@ -124,9 +124,9 @@ class SearchedTable(TableHandle):
             k=k,
             options=options,
         )
-        return self._found(search, filter, columns, consistency)
+        return self._searched(search, filter, columns, consistency)
 
-    def _found(
+    def _searched(
         self,
         search: Callable[[pa.Schema], Search],
         condition: str | None,
@@ -135,15 +135,15 @@ class SearchedTable(TableHandle):
     ) -> pa.Table:
         """What a search finds among the rows for which `condition` is true, the best first."""
 
-        def found(base: BaseTable) -> pa.Table:
+        def run_search(base: BaseTable) -> pa.Table:
             schema = base.info.schema
             asked, names = search(schema), self._columns(columns, schema)
             filters = () if condition is None else prefilters(condition, schema)
             if filters is None:  # no row meets the condition
                 node = asked.plan(names, (), self._collector.snapshot(base, consistency))
                 return node.schema.empty_table()
-            ruling = () if asked.counts_all else [one.predicate for one in filters]
+            ruling = () if asked.counts_all else [filter_.predicate for filter_ in filters]
             snapshot = self._collector.snapshot(base, consistency, ruling)
             return stream(asked.plan(names, analyzed(filters, snapshot), snapshot)).read_all()
 
-        return self._collector.query(consistency, found)
+        return self._collector.query(consistency, run_search)

@@ -90,7 +90,9 @@ class SharedTable(MaintainedTable):
 
     def _manifests(self) -> list[RegionManifest]:
         """Those of all regions, as they are now."""
-        return [one.refresh() for one in self._collector.registry.regions(self._tracker.latest())]
+        return [
+            region.refresh() for region in self._collector.registry.regions(self._tracker.latest())
+        ]
 
     def replace_rows(self, rows: pa.Table | Callable[[], pa.Table]) -> int:
         """Replace all rows by these, whose keys differ, in one step that readers see.

@@ -37,7 +37,7 @@ class Table(ScannedTable, SearchedTable, AlteredTable, ShownTable, RestoredTable
             columns: which columns; all of them by default.
         """
 
-        def found(base: BaseTable) -> pa.Table:
+        def rows(base: BaseTable) -> pa.Table:
             schema, primary_key = base.info.schema, base.info.primary_key
             names = self._columns(columns, schema)
             batch: KeyBatch | None = one_key(keys, schema, primary_key)
@@ -45,7 +45,7 @@ class Table(ScannedTable, SearchedTable, AlteredTable, ShownTable, RestoredTable
                 batch = distinct(KeyBatch(as_key_table(keys, schema, primary_key)))
             return get(self._collector, base, batch, names)
 
-        return self._collector.query("strong", found)
+        return self._collector.query("strong", rows)
 
     def changes(
         self,

@@ -53,10 +53,12 @@ class WrittenTable(TableHandle):
             options: the fields of `WriterOptions`, such as `durable=True, indexed=True`.
         """
         self._check_present("write")
-        known = WriterOptions.__dataclass_fields__
-        unknown = sorted(set(options) - set(known))
+        options_known = WriterOptions.__dataclass_fields__
+        unknown = sorted(set(options) - set(options_known))
         if unknown:
-            raise InvalidCallError(f"unknown writer options {unknown}; there are {sorted(known)}")
+            raise InvalidCallError(
+                f"unknown writer options {unknown}; there are {sorted(options_known)}"
+            )
         base = self._tracker.verified()
         return self._open_writer(base, region=region, options=WriterOptions(**options))
 
@@ -183,32 +185,32 @@ class WrittenTable(TableHandle):
             context=self._context,
             info=base.info,
             base=BaseFormat.of(base.dataset),
-            look=partial(self._look, base.etag),
+            check_claimable=partial(self._check_claimable, base.etag),
             region_of=self._region_of,
             rows=cast(LiveRows, self),  # what is above this part of the handle reads
             regions=self._all_regions,
             indexes=self._index_recipes,
-            known_indexes=self._known_index_recipes,
+            last_indexes=self._last_index_recipes,
             merged=self._merged_of,
             region=region,
             options=options,
             of_insert=of_insert,
         )
 
-    def _known_index_recipes(self) -> Sequence[IndexRecipe]:
+    def _last_index_recipes(self) -> Sequence[IndexRecipe]:
         return self._tracker.current.indexes.recipes()
 
     def _merged_of(self, region_id: UUID) -> int:
         return self._tracker.current.details.merged_generations.get(region_id, 0)
 
-    def _look(self, etag: str) -> None:
+    def _check_claimable(self, etag: str) -> None:
         # The base may have been restored to a version too old since the writer was opened.
         if (latest := self._tracker.latest()).etag != etag:
             self._collector.check_watermarks(latest)
 
     def _all_regions(self) -> list[tuple[int, Mapping[str, RegionValue] | None]]:
         regions = self._collector.registry.regions(self._tracker.latest())
-        return [(one.spec_id, one.values) for one in regions]
+        return [(region.spec_id, region.values) for region in regions]
 
     def _region_of(self, spec_id: int, values: Mapping[str, RegionValue]) -> RegionManifest | None:
         return self._collector.registry.manifest_of(self._tracker.current, spec_id, values)

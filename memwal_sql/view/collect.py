@@ -26,7 +26,9 @@ def overview(
         columns=tuple((field.name, str(field.type)) for field in base.info.schema),
         region_specs=tuple(map(text_of, base.info.region_specs)),
         rows=sum(fragment.count_rows() for fragment in fragments),
-        bytes=sum(f.file_size_bytes or 0 for one in fragments for f in one.metadata.files),
+        bytes=sum(
+            f.file_size_bytes or 0 for fragment in fragments for f in fragment.metadata.files
+        ),
         fragments=len(fragments),
         regions=_recorded(context, base) if pinned else _present(context, base, registry),
         indexes=tuple(
@@ -49,18 +51,24 @@ def _present(
 ) -> tuple[RegionView, ...]:
     regions = registry.regions(base)
     states = side_by_side(context.store.remote, RegionReader.unflushed, regions)
-    return tuple(_region(one.name, state, base) for one, state in zip(regions, states, strict=True))
+    return tuple(
+        _region(reader.name, state, base) for reader, state in zip(regions, states, strict=True)
+    )
 
 
 def _recorded(context: TableContext, base: BaseTable) -> tuple[RegionView, ...] | None:
     manifests = recorded_regions(context, base)
     if manifests is None:
         return None
-    names = [region_name(one.region_id, values_in_order(one, base.info)) for one in manifests]
-    found = (
-        _region(name, Unflushed(one, ()), base) for name, one in zip(names, manifests, strict=True)
+    names = [
+        region_name(manifest.region_id, values_in_order(manifest, base.info))
+        for manifest in manifests
+    ]
+    views = (
+        _region(name, Unflushed(manifest, ()), base)
+        for name, manifest in zip(names, manifests, strict=True)
     )
-    return tuple(sorted(found, key=lambda region: region.name))
+    return tuple(sorted(views, key=lambda region: region.name))
 
 
 def _region(name: str, state: Unflushed, base: BaseTable) -> RegionView:
@@ -68,17 +76,17 @@ def _region(name: str, state: Unflushed, base: BaseTable) -> RegionView:
     merged = base.details.merged_generations.get(manifest.region_id, 0)
     stored = (
         GenerationView(
-            one.generation,
-            "merged" if one.generation <= merged else "flushed",
-            one.rows,
-            one.bytes,
+            generation.generation,
+            "merged" if generation.generation <= merged else "flushed",
+            generation.rows,
+            generation.bytes,
         )
-        for one in manifest.flushed_generations
+        for generation in manifest.flushed_generations
     )
     in_memory = (
-        GenerationView(one.generation, "memtable", one.rows, one.nbytes)
-        for one in state.memtables
-        if one.rows
+        GenerationView(memtable.generation, "memtable", memtable.rows, memtable.nbytes)
+        for memtable in state.memtables
+        if memtable.rows
     )
     return RegionView(
         region_id=str(manifest.region_id),

@@ -50,12 +50,16 @@ class RegionView:
     @property
     def unmerged(self) -> int:
         """How many flushed generations the base table has not got yet."""
-        return sum(one.state == "flushed" for one in self.generations)
+        return sum(generation.state == "flushed" for generation in self.generations)
 
     @property
     def unflushed_rows(self) -> int:
         """Rows in MemTables and in the WAL only."""
-        return sum(one.rows or 0 for one in self.generations if one.state == "memtable")
+        return sum(
+            generation.rows or 0
+            for generation in self.generations
+            if generation.state == "memtable"
+        )
 
 
 @dataclass(frozen=True)
@@ -145,8 +149,12 @@ def _add_region(tree: Tree, region: RegionView) -> None:
     branch = tree.add(
         Text.assemble(("region ", "dim"), (region.name, "bold"), " ", _region_text(region))
     )
-    for one in region.generations[-_MOST_GENERATIONS:]:
-        branch.add(Text.assemble((f"{one.state} ", _STYLES[one.state]), _generation_text(one)))
+    for generation in region.generations[-_MOST_GENERATIONS:]:
+        branch.add(
+            Text.assemble(
+                (f"{generation.state} ", _STYLES[generation.state]), _generation_text(generation)
+            )
+        )
     hidden = len(region.generations) - _MOST_GENERATIONS
     if hidden > 0:
         branch.add(Text(f"and {hidden} older generations", "dim"))
@@ -176,9 +184,10 @@ def _region_text(region: RegionView) -> str:
     return ", ".join(parts)
 
 
-def _generation_text(one: GenerationView) -> str:
+def _generation_text(generation: GenerationView) -> str:
     """A generation in a line, without its state."""
-    return f"generation {one.generation}: {count_text(one.rows, 'row')}, {size_text(one.bytes)}"
+    rows, size = count_text(generation.rows, "row"), size_text(generation.bytes)
+    return f"generation {generation.generation}: {rows}, {size}"
 
 
 def _index_text(index: IndexView, rows: int) -> str:

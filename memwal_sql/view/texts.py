@@ -49,10 +49,10 @@ def visible_lines(text: str) -> str:
 
 def visible_json(text: str) -> str:
     """A JSON document that means the same, without such characters inside its strings."""
-    return _IN_LINES.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _IN_LINES.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def _escaped(found: re.Match[str]) -> str:
-    character = found[0]
+def _escaped(match: re.Match[str]) -> str:
+    character = match[0]
     code = ord(character)
     return _SHORT.get(character) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")

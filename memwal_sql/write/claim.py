@@ -61,13 +61,13 @@ def claim(
     make: MakeMemTable,
     check: Callable[[], None],
     values: Mapping[str, RegionValue] | None = None,
-    known: RegionManifest | None = None,
+    newest: RegionManifest | None = None,
     merged: int = 0,
 ) -> Claim:
     """Become the region's writer.
 
     `make` gives an empty MemTable of a generation. `values` are the region's, to be written down
-    where its manifest leaves them out. `known` is a manifest that was just read or created: the
+    where its manifest leaves them out. `newest` is a manifest that was just read or created: the
     commit of the epoch finds out whether it is the newest still. `check` raises where this package
     must not write the table any more, which is certain only once the epoch is committed: who has
     raised the table's version claims every region after that, and fences whoever was earlier.
@@ -78,7 +78,7 @@ def claim(
     merged than it has, which change nothing. A claim that
     fails at any other point leaves nothing but a higher epoch and a fence.
     """
-    log = _read_log(manifests, wal, known or manifests.latest(), make)
+    log = _read_log(manifests, wal, newest or manifests.latest(), make)
     own = _commit_epoch(manifests, log.manifest, values, merged)
     epoch = own.writer_epoch
     if own.version > log.manifest.version + 1:  # others have flushed, and perhaps collected
@@ -110,13 +110,13 @@ def claim(
 
 
 def claim_new(
-    manifests: RegionManifests, wal: Wal, check: Callable[[], None], wanted: RegionManifest
+    manifests: RegionManifests, wal: Wal, check: Callable[[], None], creation: RegionManifest
 ) -> Claim | RegionManifest:
     """Create a region whose writer is its creator, by the epoch of its first manifest.
 
     Where there is anything else of the region, its newest manifest, for a `claim`. Raises as that.
     """
-    first = manifests.put_first(replace(wanted, writer_epoch=1))
+    first = manifests.put_first(replace(creation, writer_epoch=1))
     if first is None:
         return manifests.latest()
     fence = 0
@@ -124,7 +124,7 @@ def claim_new(
     # fence further up would be in the way of a writer whose epoch is no lower.
     data = encode_fence(writer_epoch=first.writer_epoch)
     with suppress(TornEntryError):
-        fence = 1 if wal.append(1, data).found is None else 0
+        fence = 1 if wal.append(1, data).existing is None else 0
     # After the fence, as in a claim: who has committed a higher epoch by now is found.
     versions, _, taken = _side_by_side(wal.remote, manifests.versions, check, wal.positions)
     if versions == [1] and taken == [fence]:
@@ -136,7 +136,7 @@ def claim_new(
 
 def _claimed(manifest: RegionManifest, memtables: Sequence[ReplayedMemTable], fence: int) -> Claim:
     region, epoch = manifest.region_id, manifest.writer_epoch
-    rows = sum(one.memtable.rows for one in memtables)
+    rows = sum(replayed.memtable.rows for replayed in memtables)
     _log.info("claimed region %s: epoch %d, %d rows replayed", region, epoch, rows)
     return Claim(RegionClaim(region, epoch, manifest), tuple(memtables), fence + 1)
 
@@ -203,8 +203,8 @@ def _commit_epoch(
     return manifests.change(latest, next_epoch)
 
 
-def _side_by_side(remote: bool, *looks: Callable[[], Any]) -> list[Any]:
-    return side_by_side(remote, lambda look: look(), looks)
+def _side_by_side(remote: bool, *probes: Callable[[], Any]) -> list[Any]:
+    return side_by_side(remote, lambda probe: probe(), probes)
 
 
 def _check_epoch(manifest: RegionManifest, epoch: int) -> None:
@@ -233,12 +233,12 @@ def _put_fence(
     data = encode_fence(writer_epoch=epoch, skipped=skipped)
     while True:
         try:
-            found = wal.append(position, data).found
+            taken_by = wal.append(position, data).existing
         except TornEntryError:
-            found = None
+            taken_by = None
         else:
-            if found is None:
+            if taken_by is None:
                 return position
-        if found is not None and found.writer_epoch > epoch:
-            raise fenced(region_id, epoch, found.writer_epoch)
+        if taken_by is not None and taken_by.writer_epoch > epoch:
+            raise fenced(region_id, epoch, taken_by.writer_epoch)
         position += 1

@@ -106,8 +106,8 @@ class RegionFlusher:
         flush = _Flush(memtable, last_position, published or {})
         # Without the lock, which an interrupt might leave locked: a commit sets the second before
         # it takes one out of the first.
-        known = any(one.memtable is memtable for one in tuple(self._queue))
-        if not known and memtable.generation > self._committed_through:
+        queued = any(flush.memtable is memtable for flush in tuple(self._queue))
+        if not queued and memtable.generation > self._committed_through:
             self._queue.append(flush)
         self._make_soon(self._run)
 
@@ -118,7 +118,7 @@ class RegionFlusher:
 
     def _flush_next(self) -> None:
         with self._lock:
-            flush = next((one for one in tuple(self._queue) if not one.begun), None)
+            flush = next((flush for flush in tuple(self._queue) if not flush.begun), None)
             if flush is None:
                 return
             flush.begun = True
@@ -209,7 +209,7 @@ class RegionFlusher:
 
 def commit_flush(
     manifests: RegionManifests,
-    known: RegionManifest,
+    manifest: RegionManifest,
     lease: RegionClaim,
     flushed: Sequence[FlushedGeneration],
     *,
@@ -221,10 +221,10 @@ def commit_flush(
     """Make generations, which follow each other, part of the region in one manifest commit
     (protocol rule 7).
 
-    `known` is any earlier manifest, the newest as a rule: the writer's claim or last commit. Nobody
-    is asked first whether it still is. The put-if-absent of the next version decides, as whoever
-    claimed or collected meanwhile has put that version: then theirs is read, and the epoch in it.
-    The one look at `known` that is needed comes after the put (protocol rule 8).
+    `manifest` is any earlier manifest, the newest as a rule: the writer's claim or last commit.
+    Nobody is asked first whether it still is. The put-if-absent of the next version decides, as
+    whoever claimed or collected meanwhile has put that version: then theirs is read, and the epoch
+    in it. The one look at `manifest` that is needed comes after the put (protocol rule 8).
 
     `last_position` is that of the last WAL entry whose rows they hold, 0 for rows that were never
     in the WAL; `published` are the staged batches that they hold; `merged` is up to which
@@ -237,7 +237,7 @@ def commit_flush(
 
     def flush(latest: RegionManifest) -> ManifestChanges:
         check()
-        if any(one.path == first.path for one in latest.flushed_generations):
+        if any(generation.path == first.path for generation in latest.flushed_generations):
             return {}  # an earlier call of ours landed after all
         if latest.writer_epoch != lease.epoch:
             raise fenced(lease.region_id, lease.epoch, latest.writer_epoch)
@@ -258,14 +258,17 @@ def commit_flush(
         }
 
     try:
-        committed = manifests.change(known, flush)
+        committed = manifests.change(manifest, flush)
     except NotFoundError as error:
         raise TableReplacedError(
             f"region {lease.region_id} is gone, as the table was deleted or made anew: restore its "
             "folder from a copy, or write to the table that is there now with a new writer"
         ) from error
-    for one in flushed:
+    for generation in flushed:
         _log.info(
-            "flushed generation %d of region %s: %s rows", one.generation, lease.region_id, one.rows
+            "flushed generation %d of region %s: %s rows",
+            generation.generation,
+            lease.region_id,
+            generation.rows,
         )
     return committed

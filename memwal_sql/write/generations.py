@@ -65,13 +65,19 @@ class OpenGenerations:
         self._budget = budget
         self._clock = clock
         now = clock()
-        found = [
+        replayed_generations = [
             OpenGeneration(
-                one.memtable, one.last_position, one.entries, born=now, published=one.published
+                generation.memtable,
+                generation.last_position,
+                generation.entries,
+                born=now,
+                published=generation.published,
             )
-            for one in replayed
+            for generation in replayed
         ]
-        self._open = found or [OpenGeneration(make_memtable(current_generation), born=now)]
+        self._open = replayed_generations or [
+            OpenGeneration(make_memtable(current_generation), born=now)
+        ]
         for older in self._open[:-1]:
             older.sealed = True
         budget.add(self.bytes)
@@ -95,12 +101,12 @@ class OpenGenerations:
     @property
     def memtables(self) -> list[MemTable]:
         """All MemTables, ascending by generation."""
-        return [one.memtable for one in self._open]
+        return [generation.memtable for generation in self._open]
 
     @property
     def bytes(self) -> int:
         """Memory of all MemTables."""
-        return sum(one.memtable.bytes for one in self._open)
+        return sum(generation.memtable.bytes for generation in self._open)
 
     @property
     def is_old(self) -> bool:
@@ -167,7 +173,9 @@ class OpenGenerations:
 
     def remove(self, memtable: MemTable) -> None:
         """Forget a generation that is committed."""
-        self._open = [one for one in self._open if one.memtable is not memtable]
+        self._open = [
+            generation for generation in self._open if generation.memtable is not memtable
+        ]
         STORE.evict(memtable.identity)
         if not self._released:
             self._budget.release(memtable.bytes)
@@ -180,12 +188,12 @@ class OpenGenerations:
     def _submit_sealed(self) -> None:
         # In order, and only when all entries have landed: the commit moves the replay position
         # behind the last of them (protocol rule 7).
-        for one in self._open:
-            if not one.sealed or one.unlanded:
+        for generation in self._open:
+            if not generation.sealed or generation.unlanded:
                 return
-            if not one.submitted:
-                self._submit(one.memtable, one.last_position, one.published)
-                one.submitted = True  # not before: an interrupt (Ctrl-C) may come anywhere
+            if not generation.submitted:
+                self._submit(generation.memtable, generation.last_position, generation.published)
+                generation.submitted = True  # not before: an interrupt (Ctrl-C) may come anywhere
 
 
 def pieces(batch: pa.RecordBatch, options: WriterOptions) -> list[tuple[pa.RecordBatch, int]]:
@@ -196,4 +204,4 @@ def pieces(batch: pa.RecordBatch, options: WriterOptions) -> list[tuple[pa.Recor
     parts = max(-(-batch.num_rows // options.memtable_rows), -(-size // options.memtable_bytes))
     rows = -(-batch.num_rows // min(parts, batch.num_rows))
     slices = [batch.slice(start, rows) for start in range(0, batch.num_rows, rows)]
-    return [(one, one.nbytes) for one in slices]
+    return [(piece, piece.nbytes) for piece in slices]

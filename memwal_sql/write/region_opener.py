@@ -49,23 +49,24 @@ OpenRegion = Callable[[], RegionWriter]
 class RegionOpener:
     """Opens writers of a table's regions; what they share is given here.
 
-    `base` is the Lance dataset of the base table, whose field ids stored rows carry. `look` raises
-    where no region may be claimed now; who opens some at once calls it before. `find` looks a
-    region up by spec id and values among those that exist; `indexes` are asked for at every flush,
-    as somebody may have made some meanwhile, `known_indexes`, those of the last time, for every
-    MemTable; `merged` is the merge progress of a region, of the base version that was read last;
-    `submit` lets a flush be made soon; `lost` is called when one of them finds that the table is
-    another one now, or when this package has become too old to write it.
+    `base` is the Lance dataset of the base table, whose field ids stored rows carry.
+    `check_claimable` raises where no region may be claimed now; who opens some at once calls it
+    before. `find` looks a region up by spec id and values among those that exist; `indexes` are
+    asked for at every flush, as somebody may have made some meanwhile, `last_indexes`, those of
+    the last time, for every MemTable; `merged` is the merge progress of a region, of the base
+    version that was read last; `submit` lets a flush be made soon; `lost` is called when one of
+    them finds that the table is another one now, or when this package has become too old to write
+    it.
     """
 
     context: TableContext
     info: TableInfo
     base: Any
     spec: RegionSpec | None
-    look: Callable[[], None]
+    check_claimable: Callable[[], None]
     find: FindRegion
     indexes: FindIndexes
-    known_indexes: FindIndexes
+    last_indexes: FindIndexes
     options: WriterOptions
     budget: MemoryBudget
     submit: Callable[[Callable[[], None]], None]
@@ -75,34 +76,34 @@ class RegionOpener:
     clock: Callable[[], float]
     sleep: Callable[[float], None]
 
-    def found(self, spec: RegionSpec, values: RegionValues) -> OpenRegion:
+    def claimer(self, spec: RegionSpec, values: RegionValues) -> OpenRegion:
         """What claims the region with these values, creating it when there was none."""
-        known = self.find(spec.spec_id, values) or _new_region(self.context, spec, values)
-        return partial(self._claim, known, values)
+        manifest = self.find(spec.spec_id, values) or _new_region(self.context, spec, values)
+        return partial(self._claim, manifest, values)
 
-    def found_manual(self, name: str) -> OpenRegion:
+    def manual_claimer(self, name: str) -> OpenRegion:
         """What claims the region of this name or UUID, creating it when there was none."""
         try:
-            wanted = UUID(name)
+            id_ = UUID(name)
         except ValueError:
             if not name:
                 raise InvalidCallError("region='' is not a name: give a name or a UUID") from None
-            wanted = region_id(self.context.incarnation, MANUAL_SPEC_ID, {"name": name})
-        manifest = RegionManifest(region_id=wanted, version=0, region_spec_id=MANUAL_SPEC_ID)
+            id_ = region_id(self.context.incarnation, MANUAL_SPEC_ID, {"name": name})
+        manifest = RegionManifest(region_id=id_, version=0, region_spec_id=MANUAL_SPEC_ID)
         with suppress(NotFoundError):
-            found = RegionManifests(self.context.store, wanted).latest()
-            manifest = _checked(found, manifest)
+            existing = RegionManifests(self.context.store, id_).latest()
+            manifest = _checked(existing, manifest)
         return partial(self._claim, manifest, None)
 
-    def _claim(self, known: RegionManifest, values: RegionValues | None) -> RegionWriter:
+    def _claim(self, manifest: RegionManifest, values: RegionValues | None) -> RegionWriter:
         """Claim a region by a manifest that was read, or recorded, or is to be its first one."""
         types = None if self.spec is None else value_types(self.spec)
-        region, info = known.region_id, self.info
+        region, info = manifest.region_id, self.info
         manifests = RegionManifests(self.context.store, region, types)
         stored = entry_schema(info.schema, self.base.lance_schema)
         wal = Wal(self.context.store, region, stored)
         make = memtables_of(info, region_name(region, values), self._texts)
-        won = self._won(manifests, wal, make, known, values)
+        won = self._won(manifests, wal, make, manifest, values)
         return RegionWriter(
             lease=won.lease,
             replayed=won.memtables,
@@ -138,22 +139,24 @@ class RegionOpener:
         manifests: RegionManifests,
         wal: Wal,
         make: MakeMemTable,
-        known: RegionManifest,
+        manifest: RegionManifest,
         values: RegionValues | None,
     ) -> Claim:
-        merged = self.merged(known.region_id)
-        if merged and not known.version:  # it is not new, and was looked for before that was merged
+        merged = self.merged(manifest.region_id)
+        if (
+            merged and not manifest.version
+        ):  # it is not new, and was looked for before that was merged
             try:
-                known = _checked(manifests.latest(), known)
+                manifest = _checked(manifests.latest(), manifest)
             except NotFoundError as error:
-                raise beyond(known.region_id, merged, known.current_generation) from error
-        newest: RegionManifest | None = known
-        if not known.version:
-            found = claim_new(manifests, wal, self._check, known)
-            if isinstance(found, Claim):
-                return found
-            newest = _checked(found, known)
-        elif not known.message:  # what was recorded of it lacks what a commit needs
+                raise beyond(manifest.region_id, merged, manifest.current_generation) from error
+        newest: RegionManifest | None = manifest
+        if not manifest.version:
+            outcome = claim_new(manifests, wal, self._check, manifest)
+            if isinstance(outcome, Claim):
+                return outcome
+            newest = _checked(outcome, manifest)
+        elif not manifest.message:  # what was recorded of it lacks what a commit needs
             newest = None
         return claim(manifests, wal, make, self._check, values, newest, merged)
 
@@ -176,16 +179,16 @@ class RegionOpener:
 
     def _texts(self) -> list[tuple[str, Analyzer]]:
         """The columns with a maintained full-text index."""
-        infos = (recipe.info for recipe in self.known_indexes())
+        infos = (recipe.info for recipe in self.last_indexes())
         return [(info.column, Analyzer.of(info.parameters)) for info in infos if info.is_text]
 
 
 def create_region(context: TableContext, spec: RegionSpec, values: RegionValues) -> RegionManifest:
     """The manifest of the region with these values, which nobody has found in a listing: it is
     created unless somebody else does so now (protocol rule 11)."""
-    wanted = _new_region(context, spec, values)
-    manifests = RegionManifests(context.store, wanted.region_id, value_types(spec))
-    return _checked(manifests.create(wanted), wanted)
+    manifest = _new_region(context, spec, values)
+    manifests = RegionManifests(context.store, manifest.region_id, value_types(spec))
+    return _checked(manifests.create(manifest), manifest)
 
 
 def _new_region(context: TableContext, spec: RegionSpec, values: RegionValues) -> RegionManifest:
@@ -196,12 +199,15 @@ def _new_region(context: TableContext, spec: RegionSpec, values: RegionValues) -
     )
 
 
-def _checked(found: RegionManifest, wanted: RegionManifest) -> RegionManifest:
+def _checked(existing: RegionManifest, manifest: RegionManifest) -> RegionManifest:
     # LanceDB, whose ids say the values, leaves them out.
-    spec_id, values = found.region_spec_id, found.region_values or wanted.region_values or {}
-    if (spec_id, dict(values)) != (wanted.region_spec_id, dict(wanted.region_values or {})):
+    spec_id, values = (
+        existing.region_spec_id,
+        existing.region_values or manifest.region_values or {},
+    )
+    if (spec_id, dict(values)) != (manifest.region_spec_id, dict(manifest.region_values or {})):
         raise RepairError(
-            f"region {wanted.region_id} should belong to spec {wanted.region_spec_id} with "
-            f"values {wanted.region_values}, its manifest says spec {spec_id} and {values}"
+            f"region {manifest.region_id} should belong to spec {manifest.region_spec_id} with "
+            f"values {manifest.region_values}, its manifest says spec {spec_id} and {values}"
         )
-    return found
+    return existing

@@ -422,8 +422,10 @@ class RegionWriter:
 
 def _index_texts(writes: list[PendingWrite]) -> None:
     """Tokenize what was written, without the lock."""
-    found = {id(w.generation): w.generation.memtable for w in writes if w.generation is not None}
-    for memtable in found.values():
+    memtables = {
+        id(w.generation): w.generation.memtable for w in writes if w.generation is not None
+    }
+    for memtable in memtables.values():
         # The rows are written: who searches texts that can't be tokenized is told so.
         with suppress(MemWalError, OSError, ValueError):
             memtable.index_texts()

@@ -51,12 +51,12 @@ class RegionWriters:
         spec = self._opener.spec
         if self._router is None or spec is None:
             if () not in self._writers:
-                self._open_missing({(): partial(self._opener.found_manual, self._manual)})
+                self._open_missing({(): partial(self._opener.manual_claimer, self._manual)})
             return [(self._writers[()], batch)]
         parts = self._router.route(batch)
         if any(part.key not in self._writers for part in parts):
             self._open_missing(
-                {part.key: partial(self._opener.found, spec, part.values) for part in parts}
+                {part.key: partial(self._opener.claimer, spec, part.values) for part in parts}
             )
         return [(self._writers[part.key], part.rows) for part in parts]
 
@@ -74,7 +74,7 @@ class RegionWriters:
                     "to an earlier region spec, or its values are not known"
                 )
             key = tuple(values[name] for name in spec.field_ids)
-            missing[key] = partial(self._opener.found, spec, values)
+            missing[key] = partial(self._opener.claimer, spec, values)
         if not missing.keys() <= self._writers.keys():
             self._open_missing(missing)
         return list(self)
@@ -134,12 +134,12 @@ class RegionWriters:
         with self._open_lock:
             pass
 
-    def _open_missing(self, wanted: Mapping[RegionKey, Callable[[], OpenRegion]]) -> None:
+    def _open_missing(self, finders: Mapping[RegionKey, Callable[[], OpenRegion]]) -> None:
         with deferred_logs(), self._open_lock:
             self._check_open()
-            missing = {key: find for key, find in wanted.items() if key not in self._writers}
+            missing = {key: find for key, find in finders.items() if key not in self._writers}
             if missing:
-                self._opener.look()
+                self._opener.check_claimable()
             # All are looked for before one is made, or they would look at those of each other.
             claims = map_in_threads(_made, missing.values(), _PARALLEL_REGIONS)
             errors = []

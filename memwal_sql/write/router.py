@@ -87,7 +87,7 @@ def active_spec(info: TableInfo) -> RegionSpec | None:
     specs = [spec for spec in info.region_specs if not spec.is_manual]
     if not specs:
         return None
-    spec = max(specs, key=lambda one: one.spec_id)
+    spec = max(specs, key=lambda spec: spec.spec_id)
     if not spec.reads_only(info.primary_key):
         raise InvalidCallError(
             f"the table's regions are made by the columns {list(spec.source_columns)}, which are "

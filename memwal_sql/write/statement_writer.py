@@ -101,7 +101,7 @@ def _partly_written(outcome: Outcome, error: MemWalError) -> PartlyWrittenError 
     if not regions:
         return None
     return PartlyWrittenError(
-        f"{error}; but rows of this call for the regions {[str(one) for one in regions]} are "
+        f"{error}; but rows of this call for the regions {[str(region) for region in regions]} are "
         "written: read them back before you make the call again, which would change them twice",
         regions,
     )

@@ -71,11 +71,11 @@ class TableWriter:
         info: TableInfo,
         base: Any,
         region_of: FindRegion,
-        look: Callable[[], None] = lambda: None,
+        check_claimable: Callable[[], None] = lambda: None,
         rows: LiveRows,
         regions: Callable[[], Sequence[tuple[int, RegionValues | None]]] = tuple,
         indexes: FindIndexes = tuple,
-        known_indexes: FindIndexes = tuple,
+        last_indexes: FindIndexes = tuple,
         merged: Callable[[UUID], int] = lambda _: 0,
         region: str | None = None,
         options: WriterOptions | None = None,
@@ -86,13 +86,13 @@ class TableWriter:
         """
         Args:
             base: the base table's format, or its Lance dataset, whose field ids stored rows carry.
-            look: raises where no region may be claimed now; asked before some are.
+            check_claimable: raises where no region may be claimed now; asked before some are.
             region_of: the manifest of the region with this spec id and these values, if there is
                 one; asked before a region is created.
             rows: the table, which statements read that depend on the rows that are there.
             regions: the spec and the values of all; asked for serializable statements.
             indexes: how to build the base table's maintained indexes; asked at every flush.
-            known_indexes: the same without a request, as it was last; asked for every MemTable.
+            last_indexes: the same without a request, as it was last; asked for every MemTable.
             merged: up to which generation of a region the base version read last says it has all.
             region: the name or UUID of the one region to write, for manual regions.
             of_insert: INSERT statements opened it, and not the program: they may close it.
@@ -127,11 +127,11 @@ class TableWriter:
             info=info,
             base=base,
             spec=self._spec,
-            look=look,
+            check_claimable=check_claimable,
             find=region_of,
             # An index that is made just now is left to the next generation.
             indexes=SharedCall(indexes),
-            known_indexes=known_indexes,
+            last_indexes=last_indexes,
             merged=merged,
             options=options,
             budget=self._budget,
@@ -217,7 +217,7 @@ class TableWriter:
         self._check_open()
         check_isolation(isolation)
         expressions = self._resolver.expressions(when, set or {})
-        rows = self._normaliser.given(data, missing)
+        rows = self._normaliser.arrow_rows(data, missing)
         lacking = missing == KEEP and self._normaliser.lacks_columns(rows)
         normalise = partial(self._normaliser.upserts, missing=ERROR if missing == KEEP else missing)
         if not (lacking or expressions):
@@ -225,8 +225,8 @@ class TableWriter:
         if isinstance(rows, RowStream):
             rows = rows.read_all()
         whole = self._normaliser.partial(rows) if lacking else normalise(rows)
-        given = whole if lacking else whole.select(self._schema.names)
-        return self._statements.over_keys(*self._resolver.upsert(given, expressions), isolation)
+        batch = whole if lacking else whole.select(self._schema.names)
+        return self._statements.over_keys(*self._resolver.upsert(batch, expressions), isolation)
 
     def insert(self, data: Any, *, missing: MissingInInsert = ERROR) -> WriteResult:
         """Insert rows with new keys: KeysExistError, and nothing is written, where one is there.
@@ -256,11 +256,11 @@ class TableWriter:
         """
         self._check_open()
         check_isolation(isolation)
-        given = self._normaliser.keys(keys)
+        key_columns = self._normaliser.keys(keys)
         if when is None:
-            row_bytes = self._normaliser.tombstones(given.slice(0, 1)).nbytes
-            return self._write(given, self._normaliser.tombstones, row_bytes)
-        rows = self._normaliser.tombstones(given)
+            row_bytes = self._normaliser.tombstones(key_columns.slice(0, 1)).nbytes
+            return self._write(key_columns, self._normaliser.tombstones, row_bytes)
+        rows = self._normaliser.tombstones(key_columns)
         expressions = self._resolver.expressions(when, {})
         return self._statements.over_keys(*self._resolver.delete(rows, expressions), isolation)
 
@@ -329,9 +329,9 @@ class TableWriter:
         rows, normalise = opened(changes), partial(self._normaliser.changes, op=op)
         if when is not None:
             rows = rows.read_all() if isinstance(rows, RowStream) else rows
-            given = conditional_changes(self._normaliser, self._schema, rows, op)
+            changes_batch = conditional_changes(self._normaliser, self._schema, rows, op)
             expressions = self._resolver.expressions(when, {})
-            return self._statements.over_keys(*self._resolver.upsert(given, expressions))
+            return self._statements.over_keys(*self._resolver.upsert(changes_batch, expressions))
         if isinstance(rows, pa.Table | RowStream):
             return self._write(rows, normalise)
         return self._write(normalise(rows), lambda batch: batch)

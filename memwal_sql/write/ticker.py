@@ -101,8 +101,8 @@ class Ticker:
             while self._due:
                 due, _, ticks = self._due[0]
                 is_over = ticks.is_over or ticks.due != due  # it was woken before
-                if not is_over and (left := due - self._clock()) > 0:
-                    return left
+                if not is_over and (remaining := due - self._clock()) > 0:
+                    return remaining
                 heappop(self._due)
                 if not is_over:
                     return ticks

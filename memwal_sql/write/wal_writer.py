@@ -72,7 +72,7 @@ class WalWriter:
             try:
                 # Others may wait for it, and it is to be known what became of it.
                 with unbounded():
-                    found = self._wal.append(position, data).found
+                    other = self._wal.append(position, data).existing
             except OutcomeUnknownError as error:
                 raise WriterFailedError(
                     f"region {self._region_id}: it is unknown whether {batch.num_rows} rows were "
@@ -85,13 +85,13 @@ class WalWriter:
                     f"position {position}; open a new writer once the store works: {error}"
                 ) from error
             self._next = position + 1
-            if found is None:
+            if other is None:
                 return position
-            if found.writer_epoch > self._epoch:
-                raise fenced(self._region_id, self._epoch, found.writer_epoch)
-            if not found.is_fence or found.writer_epoch == self._epoch:
+            if other.writer_epoch > self._epoch:
+                raise fenced(self._region_id, self._epoch, other.writer_epoch)
+            if not other.is_fence or other.writer_epoch == self._epoch:
                 raise CorruptFileError(
-                    f"{self._wal.path(position)} was written by epoch {found.writer_epoch} above "
+                    f"{self._wal.path(position)} was written by epoch {other.writer_epoch} above "
                     f"the fence of epoch {self._epoch}"
                 )
             # The fence of a claim that was lost to ours: it came late and means nothing.

@@ -26,15 +26,15 @@ class Condition(Filter):
     given: memwal_native.Predicate | None = None
 
 
-def predicate_of(given: memwal_native.Predicate) -> Predicate:
+def predicate_of(native: memwal_native.Predicate) -> Predicate:
     """What a filter of DataFusion says."""
-    predicate: Predicate = given.tree(nodes)
+    predicate: Predicate = native.tree(nodes)
     return predicate
 
 
-def condition_of(given: memwal_native.Predicate, schema: pa.Schema) -> Condition:
+def condition_of(native: memwal_native.Predicate, schema: pa.Schema) -> Condition:
     """A filter of DataFusion over columns of `schema`; Lance applies it where it can."""
-    predicate = predicate_of(given)
+    predicate = predicate_of(native)
     lance = lance_filter(predicate, schema)
-    text = repr(given) if given.sql is None else given.sql
-    return Condition(text, given.evaluate, tuple(given.columns), lance, predicate, given)
+    text = repr(native) if native.sql is None else native.sql
+    return Condition(text, native.evaluate, tuple(native.columns), lance, predicate, native)

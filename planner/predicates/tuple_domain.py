@@ -139,10 +139,10 @@ def _in(leaf: In, want: bool, kind: pa.DataType) -> Domain:
     points = points_of(kind, leaf.operand, leaf.type, leaf.values)
     if points is not None:
         return Domain(frozenset(points))
-    found = [compared(kind, leaf.operand, "=", literal) for literal in literals]
+    domains = [compared(kind, leaf.operand, "=", literal) for literal in literals]
     return domain_of(
-        frozenset().union(*(d.points for d in found)),
-        (interval for d in found for interval in d.intervals),
+        frozenset().union(*(d.points for d in domains)),
+        (interval for d in domains for interval in d.intervals),
     )
 
 
@@ -239,9 +239,9 @@ def key_equalities(
     """
     if not filters:
         return None
-    found = tuple_domains(And(tuple(filters)), schema, primary_key)
+    disjuncts = tuple_domains(And(tuple(filters)), schema, primary_key)
     keys: dict[tuple[object, ...], None] = {}
-    for domains in found:
+    for domains in disjuncts:
         values = [_values(domains, name, schema) for name in primary_key]
         columns = [v for v in values if v is not None]
         if len(columns) < len(values) or math.prod(map(len, columns)) > _MAX_KEYS:

@@ -118,8 +118,8 @@ def _check(query: TextQuery, columns: list[str], schema: pa.Schema) -> None:
 def index_of(column: str, snapshot: Snapshot) -> IndexInfo | None:
     """The index that a column's texts are searched by, None without one: the first by name, of
     those that generations have too."""
-    found = (one for one in snapshot.indexes if one.is_text and one.column == column)
-    return min(found, key=lambda one: (not one.maintained, one.name), default=None)
+    indexes = (index for index in snapshot.indexes if index.is_text and index.column == column)
+    return min(indexes, key=lambda index: (not index.maintained, index.name), default=None)
 
 
 def _name(index: IndexInfo | None, source: Source, snapshot: Snapshot) -> str | None:

@@ -57,8 +57,8 @@ def plan_hybrid_search(query: HybridQuery, snapshot: Snapshot) -> TakeExec:
     # The two sides' rows are matched by source, so both have to read the same sources.
     index = vector_index(query.vector.column, query.vector.metric, snapshot.indexes)
     snapshot = bridged(snapshot, index, *text_indexes(query.text, snapshot).values())
-    known = _CANDIDATES_PER_ROW * query.k if query.candidates is None else query.candidates
-    k = max(query.k, known)
+    candidates = _CANDIDATES_PER_ROW * query.k if query.candidates is None else query.candidates
+    k = max(query.k, candidates)
     vector = plan_vector_search(
         replace(query.vector, k=k, columns=(), filters=query.filters), snapshot
     )

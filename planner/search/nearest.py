@@ -66,7 +66,9 @@ def plan_nearest(
     asked = NearestQuery(nearest.column, vector, nearest.k, nearest.metric, order=order)
     index = None if order.exact else vector_index(asked.column, asked.metric, snapshot.indexes)
     snapshot = bridged(snapshot, index)
-    stale = PlanStale(snapshot.base, tuple(one.sources for one in snapshot.regions), STALE_SETS)
+    stale = PlanStale(
+        snapshot.base, tuple(region.sources for region in snapshot.regions), STALE_SETS
+    )
     masks = Masks(stale)
     read, pruned = searched(snapshot, query.filters)
     scans = tuple(

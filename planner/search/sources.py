@@ -24,13 +24,13 @@ def searched(snapshot: Snapshot, filters: Sequence[Condition]) -> tuple[frozense
     kept = prune(predicates, snapshot.regions, info.region_specs, info.schema)
     chosen = {id(region) for region in kept}
     ordinal = 0 if snapshot.base is None else 1
-    found = set(range(ordinal))
+    ordinals_searched = set(range(ordinal))
     for region in snapshot.regions:
         ordinals = range(ordinal, ordinal + len(region.sources))
         ordinal = ordinals.stop
         if id(region) in chosen:
-            found.update(ordinals)
-    return frozenset(found), snapshot.regions_pruned + len(snapshot.regions) - len(kept)
+            ordinals_searched.update(ordinals)
+    return frozenset(ordinals_searched), snapshot.regions_pruned + len(snapshot.regions) - len(kept)
 
 
 def bridged(snapshot: Snapshot, *indexes: IndexInfo | None) -> Snapshot:
@@ -41,7 +41,7 @@ def bridged(snapshot: Snapshot, *indexes: IndexInfo | None) -> Snapshot:
     that are newer, so that everything that they hold is masked in the base table. Otherwise the
     fragments are read row by row.
     """
-    gaps = [None if one is None else snapshot.gaps.get(one.name) for one in indexes]
+    gaps = [None if index is None else snapshot.gaps.get(index.name) for index in indexes]
     gap = gaps[0]
     if gap is None or any(other is None or _content(other) != _content(gap) for other in gaps):
         return replace(snapshot, gaps={})
@@ -54,5 +54,5 @@ def bridged(snapshot: Snapshot, *indexes: IndexInfo | None) -> Snapshot:
 
 def _content(gap: IndexGap) -> tuple[Hashable, ...]:
     merged = sorted(gap.merged.items(), key=lambda pair: pair[0])
-    generations = ((region, *(one.identity for one in found)) for region, found in merged)
+    generations = ((region, *(source.identity for source in sources)) for region, sources in merged)
     return gap.covered.identity, *generations

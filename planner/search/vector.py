@@ -143,17 +143,17 @@ def _metric(query: VectorQuery, element: pa.DataType, index_metric: str | None) 
 
 def check_dimension(query: VectorQuery, schema: pa.Schema) -> pa.FixedSizeListType:
     """The type of the searched column in a table of `schema`. Raises InvalidCallError unless the
-    query vectors have as many elements."""
+    query vectors have as many values."""
     kind = _vector_type(query.column, schema)
-    given, dimension = np.atleast_2d(query.vectors), kind.list_size
-    if given.dtype.kind not in "fiu" or not given.size or given.ndim > 2:
+    values, dimension = np.atleast_2d(query.vectors), kind.list_size
+    if values.dtype.kind not in "fiu" or not values.size or values.ndim > 2:
         raise InvalidCallError(
-            f"a query of shape {np.shape(query.vectors)} and type {given.dtype} is not a vector: "
+            f"a query of shape {np.shape(query.vectors)} and type {values.dtype} is not a vector: "
             f"column {query.column!r} needs {dimension} numbers"
         )
-    if given.shape[1] != dimension:
+    if values.shape[1] != dimension:
         raise InvalidCallError(
-            f"the query has {given.shape[1]} dimensions, but column {query.column!r} has "
+            f"the query has {values.shape[1]} dimensions, but column {query.column!r} has "
             f"{dimension}: ask with a vector of the same model"
         )
     return kind
@@ -161,15 +161,15 @@ def check_dimension(query: VectorQuery, schema: pa.Schema) -> pa.FixedSizeListTy
 
 def _vectors(query: VectorQuery, kind: pa.FixedSizeListType) -> Matrix:
     """The query vectors in the column's element type."""
-    given = np.atleast_2d(query.vectors)
+    elements = np.atleast_2d(query.vectors)
     with np.errstate(over="ignore", invalid="ignore"):
-        vectors = np.ascontiguousarray(given, _ELEMENTS[kind.value_type])
+        vectors = np.ascontiguousarray(elements, _ELEMENTS[kind.value_type])
     exact = kind.value_type == pa.uint8()
-    right = vectors == given if exact else np.isfinite(vectors)
+    right = vectors == elements if exact else np.isfinite(vectors)
     if not right.all():
         row, at = np.argwhere(~right)[0].tolist()
         raise InvalidCallError(
-            f"element {at} of the query is {given[row, at]}, but column {query.column!r} has "
+            f"element {at} of the query is {elements[row, at]}, but column {query.column!r} has "
             f"{kind.value_type}: every element must be {'0 to 255' if exact else 'finite in it'}"
         )
     return vectors

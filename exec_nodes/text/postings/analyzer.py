@@ -90,7 +90,7 @@ class Analyzer:
         """
         values = texts.to_pylist()
         blank = _blank(self) if len(values) > 1 else None
-        found: list[str] = []
+        tokens: list[str] = []
         lengths: list[int] = []
         for part in _parts(values) if blank else ([value] for value in values):
             together = None if blank is None else self._together(part, *blank)
@@ -98,9 +98,9 @@ class Analyzer:
                 # An empty text may be a token, null never is.
                 each = [[] if value is None else self.tokens(value) for value in part]
                 together = [token for tokens in each for token in tokens], list(map(len, each))
-            found += together[0]
+            tokens += together[0]
             lengths += together[1]
-        return found, np.array(lengths, np.int32)
+        return tokens, np.array(lengths, np.int32)
 
     def _together(
         self, texts: Sequence[str | None], word: str, mark: str
@@ -122,8 +122,8 @@ class Analyzer:
         settings: dict[str, Any] = dict(self.parameters)
         words = settings["custom_stop_words"]
         settings["custom_stop_words"] = None if words is None else list(words)
-        found: list[Any] = tokenize(text, **settings)
-        return found
+        tokens: list[Any] = tokenize(text, **settings)
+        return tokens
 
 
 @lru_cache(maxsize=256)

@@ -95,18 +95,18 @@ class LiveCounts:
 
     def document_frequency(self, token: str, deaths: int) -> int:
         """How many documents hold a token and are not among the first `deaths` dead ones."""
-        known = self._counted.get(token)
+        counted = self._counted.get(token)
         dead = self._dead
-        if known is not None and known[0] == deaths:
-            return known[1]
-        if known is None:
-            found = self._count(token, None) - self._count(token, dead[:deaths])
-        elif known[0] < deaths:
-            found = known[1] - self._count(token, dead[known[0] : deaths])
+        if counted is not None and counted[0] == deaths:
+            return counted[1]
+        if counted is None:
+            frequency = self._count(token, None) - self._count(token, dead[:deaths])
+        elif counted[0] < deaths:
+            frequency = counted[1] - self._count(token, dead[counted[0] : deaths])
         else:
-            return known[1] + self._count(token, dead[deaths : known[0]])
-        self._counted[token] = (deaths, found)
-        return found
+            return counted[1] + self._count(token, dead[deaths : counted[0]])
+        self._counted[token] = (deaths, frequency)
+        return frequency
 
     def _text_of(self, living: _Living) -> LiveText:
         return LiveText(self.text, *living[1:], self)
@@ -114,18 +114,18 @@ class LiveCounts:
     def _count(self, token: str, among: npt.NDArray[np.intp] | None) -> int:
         if among is not None and not len(among):
             return 0
-        wanted = None if among is None else np.sort(among)
+        rows = None if among is None else np.sort(among)
         count = 0
         for start, part in zip(self.text.starts, self.text.parts, strict=True):
-            found = part.postings(token)
-            if found is None:
+            postings = part.postings(token)
+            if postings is None:
                 continue
-            if wanted is None:
-                count += len(found)
+            if rows is None:
+                count += len(postings)
             else:
-                first, last = wanted.searchsorted([start, start + len(part.addresses)])
-                own: Documents = (wanted[first:last] - start).astype(np.int32)
-                count += found.count_among(own)
+                first, last = rows.searchsorted([start, start + len(part.addresses)])
+                own: Documents = (rows[first:last] - start).astype(np.int32)
+                count += postings.count_among(own)
         return count
 
 
@@ -150,8 +150,8 @@ class LiveCorpus:
         self._frequencies: dict[str, int] = {}
 
     def document_frequency(self, token: str) -> int:
-        found = self._frequencies.get(token)
-        if found is None:
-            found = sum([text.document_frequency(token) for text in self.texts])
-            self._frequencies[token] = found
-        return found
+        frequency = self._frequencies.get(token)
+        if frequency is None:
+            frequency = sum([text.document_frequency(token) for text in self.texts])
+            self._frequencies[token] = frequency
+        return frequency

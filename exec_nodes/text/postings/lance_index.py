@@ -87,7 +87,7 @@ class LancePartition:
         return self._store.compute(
             Key("postings", self._owners, (self._number, token)),
             lambda: self._postings(number, token),
-            lambda found: found.nbytes,
+            lambda postings: postings.nbytes,
         )
 
     def tokens(self) -> list[str]:
@@ -145,10 +145,12 @@ def open_index(
     for index in dataset.describe_indices():
         if index.type_url != _TEXT_INDEX or list(index.field_names) != [column]:
             continue
-        segments = [_open_segment(dataset, one, options, store) for one in index.segments]
-        found = tuple(one for one in segments if one is not None and one.analyzer == analyzer)
-        if segments and len(found) == len(segments):
-            return found
+        segments = [_open_segment(dataset, segment, options, store) for segment in index.segments]
+        opened = tuple(
+            segment for segment in segments if segment is not None and segment.analyzer == analyzer
+        )
+        if segments and len(opened) == len(segments):
+            return opened
     return None
 
 
@@ -165,14 +167,14 @@ def _open_segment(
         metadata = store.compute(
             key, lambda: dict(LanceFileReader(path, own).metadata().schema.metadata or {}), _size
         )
-        if any(metadata.get(name) not in known for name, known in _FORMAT.items()):
+        if any(metadata.get(name) not in readable for name, readable in _FORMAT.items()):
             return None
         analyzer = Analyzer.of(json.loads(metadata[b"params"]))
         partitions = [
             store.compute(
                 Key("index partition", segment, int(number)),
                 partial(LancePartition, segment, int(number), own, store),
-                lambda found: found.nbytes,
+                lambda segment: segment.nbytes,
             )
             for number in json.loads(metadata[b"partitions"])
         ]

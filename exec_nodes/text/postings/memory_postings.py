@@ -147,9 +147,9 @@ class TextView:
         number = self._numbers.get(token)
         if number is None:
             return np.empty(0, np.int32), np.empty(0, np.int32)
-        found = [(segment, segment.of(number)) for segment in self._segments]
-        rows = [np.empty(0, np.int32), *(_rows(s.keys[at]) for s, at in found)]
-        often = [np.empty(0, np.int32), *(s.frequencies[at] for s, at in found)]
+        postings = [(segment, segment.of(number)) for segment in self._segments]
+        rows = [np.empty(0, np.int32), *(_rows(s.keys[at]) for s, at in postings)]
+        often = [np.empty(0, np.int32), *(s.frequencies[at] for s, at in postings)]
         documents, frequencies = np.concatenate(rows), np.concatenate(often)
         # Segments may have grown over the end by consolidation.
         end = int(documents.searchsorted(len(self.lengths)))

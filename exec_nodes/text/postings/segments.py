@@ -82,17 +82,17 @@ class MemoryPart:
         self.shortest = shortest(view.lengths)
         self.near = view.near
         self._view = view
-        self._known: dict[str, Postings] = {}
+        self._cached: dict[str, Postings] = {}
 
     def postings(self, token: str) -> Postings | None:
-        found = self._known.get(token)
-        if found is None:
+        cached = self._cached.get(token)
+        if cached is None:
             documents, frequencies = self._view.postings(token)
             if not len(documents):
                 return None
-            found = Postings.plain(documents, frequencies, len(self.lengths))
-            self._known[token] = found
-        return found
+            cached = Postings.plain(documents, frequencies, len(self.lengths))
+            self._cached[token] = cached
+        return cached
 
 
 class PartedText:
@@ -159,9 +159,9 @@ class PartedText:
     def postings(self, token: str) -> tuple[Documents, Frequencies]:
         documents, frequencies = [np.empty(0, np.int32)], [np.empty(0, np.int32)]
         for start, part in zip(self.starts, self.parts, strict=True):
-            found = part.postings(token)
-            if found is not None:
-                slots, often = (np.frombuffer(data, np.int32) for data in found.decode())
+            postings = part.postings(token)
+            if postings is not None:
+                slots, often = (np.frombuffer(data, np.int32) for data in postings.decode())
                 documents.append(slots + np.int32(start))
                 frequencies.append(often)
         slots, often = np.concatenate(documents), np.concatenate(frequencies)

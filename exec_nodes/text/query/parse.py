@@ -142,7 +142,7 @@ class _Body:
         self, kind: str, keys: Mapping[str, object], column: str | None, depth: int
     ) -> None:
         self._kind = kind
-        self._left = dict(keys)
+        self._unread = dict(keys)
         self._asked: list[str] = []
         self._column = column
         self._depth = depth
@@ -150,15 +150,15 @@ class _Body:
     def take(self, key: str, default: object = ...) -> Any:
         """The value of a key; without a default it must be there."""
         self._asked.append(key)
-        if key not in self._left and default is ...:
+        if key not in self._unread and default is ...:
             raise InvalidCallError(f"A {self._kind} query needs {key!r}; it has {self._names()}.")
-        return self._left.pop(key, default)
+        return self._unread.pop(key, default)
 
     def done(self) -> None:
         """Raises for keys that nobody asked for."""
-        if self._left:
+        if self._unread:
             raise InvalidCallError(
-                f"{next(iter(self._left))!r} is no key of a {self._kind} query; it takes "
+                f"{next(iter(self._unread))!r} is no key of a {self._kind} query; it takes "
                 f"{', '.join(self._asked)}."
             )
 
@@ -204,7 +204,7 @@ class _Body:
         value = self.take("boosts", None)
         if value is None:
             return None
-        if not _is_list(value) or not all(isinstance(one, int | float) for one in value):
+        if not _is_list(value) or not all(isinstance(factor, int | float) for factor in value):
             raise InvalidCallError(
                 f"boosts of a {self._kind} query are {value!r}; give a list of numbers."
             )
@@ -224,7 +224,7 @@ class _Body:
         return tuple(_from_json(form, self._column, self._depth + 1) for form in value)
 
     def _names(self) -> str:
-        return ", ".join(map(repr, self._left)) or "none"
+        return ", ".join(map(repr, self._unread)) or "none"
 
 
 def _is_list(value: object) -> bool:

@@ -81,10 +81,10 @@ class _Column:
         self._postings: dict[str, tuple[Documents, Frequencies]] = {}
 
     def postings(self, token: str) -> tuple[Documents, Frequencies]:
-        found = self._postings.get(token)
-        if found is None:
-            found = self._postings[token] = self.index.postings(token)
-        return found
+        cached = self._postings.get(token)
+        if cached is None:
+            cached = self._postings[token] = self.index.postings(token)
+        return cached
 
     def holding(self, word: Word) -> Rows:
         """The documents that hold any token of a word."""
@@ -104,8 +104,8 @@ class _Column:
             keep = self.live[documents]
             documents, frequencies = documents[keep], frequencies[keep]
         else:
-            places, found = locate(documents, within, self.index.documents)
-            documents, frequencies = within[found], frequencies[places[found]]
+            places, present = locate(documents, within, self.index.documents)
+            documents, frequencies = within[present], frequencies[places[present]]
         scores = token_scores(frequencies, self.index.lengths[documents], token.weight, norms)
         return Matches(documents, scores)
 
@@ -189,8 +189,8 @@ class _Pass:
         """The documents of a column that the pass is about; None for all."""
         if self.within is None or self.size is not None:
             return self.within
-        places, found = locate(self.indexes[column].addresses, self.within, None)
-        return places[found].astype(np.int32)
+        places, present = locate(self.indexes[column].addresses, self.within, None)
+        return places[present].astype(np.int32)
 
     def _rows(self, column: str, matches: Matches) -> Matches:
         if self.size is not None:
@@ -224,11 +224,11 @@ def holding_phrase(
 def _holds(
     tokens: Sequence[tuple[str, int]], words: Sequence[Spellings], steps: Sequence[int], slop: int
 ) -> bool:
-    found: list[list[int]] = [
+    positions: list[list[int]] = [
         [place for token, place in tokens if token in spellings] for spellings in words
     ]
-    ends = found[0]
-    for step, candidates in zip(steps, found[1:], strict=True):
+    ends = positions[0]
+    for step, candidates in zip(steps, positions[1:], strict=True):
         ends = [place for place in candidates if _reached(place - step, ends, slop)]
     return bool(ends)
 
@@ -245,10 +245,10 @@ def field_matches(
     """The live rows of a source that hold enough of the tokens, by row address."""
     parts = []
     for token in fields.tokens:
-        found = _frequencies(token, fields, indexes, live)
-        lengths = _lengths(found.rows, fields, indexes)
-        scores = token_scores(found.scores, lengths, token.weight, fields.norms)
-        parts.append(Matches(found.rows, scores))
+        frequencies = _frequencies(token, fields, indexes, live)
+        lengths = _lengths(frequencies.rows, fields, indexes)
+        scores = token_scores(frequencies.scores, lengths, token.weight, fields.norms)
+        parts.append(Matches(frequencies.rows, scores))
     if len(parts) < fields.required or not parts:
         return no_matches(indexes[fields.columns[0]].addresses)
     return sum_where(parts, fields.required, None)
@@ -271,7 +271,7 @@ def _lengths(rows: Rows, fields: Fields, indexes: Mapping[str, TextIndex]) -> Sc
     """The weighted length of each row; a column whose index has no such row adds nothing."""
     lengths = np.zeros(len(rows), np.float32)
     for column, weight in zip(fields.columns, fields.weights, strict=True):
-        documents, found = locate(indexes[column].addresses, rows, None)
-        own = indexes[column].lengths[documents[found]]
-        lengths[found] += weight * own.astype(np.float32)
+        documents, present = locate(indexes[column].addresses, rows, None)
+        own = indexes[column].lengths[documents[present]]
+        lengths[present] += weight * own.astype(np.float32)
     return lengths

@@ -54,8 +54,8 @@ def locate(among: Rows, rows: Rows, size: int | None) -> tuple[Places, Flags]:
     if size is not None and len(rows) * DENSE_PART > size:
         table = np.full(size, -1, np.int32)
         table[among] = np.arange(len(among), dtype=np.int32)
-        found = table[rows]
-        return found.astype(np.intp), found >= 0
+        slots = table[rows]
+        return slots.astype(np.intp), slots >= 0
     places = np.minimum(np.searchsorted(among, rows), len(among) - 1)
     return places, among[places] == rows
 
@@ -88,8 +88,8 @@ def sum_where(
         rows = _sparse_union(parts, weights, required)
     scores = np.zeros(len(rows), np.float32)
     for part in parts:
-        places, found = locate(rows, part.rows, size)
-        scores[places[found]] += part.scores[found]
+        places, present = locate(rows, part.rows, size)
+        scores[places[present]] += part.scores[present]
     return Matches(rows, scores)
 
 
@@ -113,9 +113,9 @@ def added(base: Matches, others: Sequence[Matches], required: int, size: int | N
     scores = base.scores.copy()
     holding = np.zeros(len(base), np.int32)
     for other in others:
-        places, found = locate(other.rows, base.rows, size)
-        scores[found] += other.scores[places[found]]
-        holding += found
+        places, present = locate(other.rows, base.rows, size)
+        scores[present] += other.scores[places[present]]
+        holding += present
     return Matches(base.rows, scores).filter(holding >= required)
 
 

@@ -75,31 +75,31 @@ class SourceTexts:
     ) -> RowAddresses:
         """The sorted addresses of the rows whose text has all of the tokens, stale rows included;
         none where there are no tokens."""
-        found = [np.empty(0, np.uint64)]
+        row_lists = [np.empty(0, np.uint64)]
         for part in self.of(source, column, analyzer).text.parts if tokens else ():
             lists = [postings for token in tokens if (postings := part.postings(token))]
             if len(lists) == len(tokens):
-                documents = [np.frombuffer(one.decode()[0], np.int32) for one in lists]
+                documents = [np.frombuffer(postings.decode()[0], np.int32) for postings in lists]
                 rows = common_rows(documents, len(part.addresses))
-                found.append(part.addresses[rows[~part.gone[rows]]])
-        return np.sort(np.concatenate(found))
+                row_lists.append(part.addresses[rows[~part.gone[rows]]])
+        return np.sort(np.concatenate(row_lists))
 
     def of(self, source: Source, column: str, analyzer: Analyzer) -> LiveCounts:
         """The texts of a column, with any set of stale rows."""
         # Postings are read when they are needed, so never from an index that was replaced since.
         index = source.index_segments if isinstance(source, LanceSource) else None
         key = Key(_KIND, (source.identity,), (index, column, analyzer))
-        known: tuple[int, LiveCounts, WeakSet[Source]] | None = self._store.get(key)
-        if known is None or known[0] != source.rows:
+        cached: tuple[int, LiveCounts, WeakSet[Source]] | None = self._store.get(key)
+        if cached is None or cached[0] != source.rows:
             with self._store.locked(key):
-                known = self._store.get(key)
-                if known is None or known[0] != source.rows:
+                cached = self._store.get(key)
+                if cached is None or cached[0] != source.rows:
                     sources = WeakSet[Source]()  # texts must not keep them alive
                     text = self._open(source, column, analyzer, sources)
-                    known = source.rows, LiveCounts(text), sources
-                    self._store.put(key, known, text.nbytes)
-        known[2].add(source)
-        return known[1]
+                    cached = source.rows, LiveCounts(text), sources
+                    self._store.put(key, cached, text.nbytes)
+        cached[2].add(source)
+        return cached[1]
 
     def extend(self, base: LanceSource, stale: Callable[[], RowAddresses]) -> None:
         """Open the texts of a version of the base that are open of another one."""
@@ -133,7 +133,7 @@ class SourceTexts:
     def _stored_parts(self, source: LanceSource, column: str, analyzer: Analyzer) -> list[TextPart]:
         """What the index covers, and the rest tokenized: fragments appended or rewritten since."""
         segments = self._segments(source, column, analyzer)
-        read = {one.fragment_id for one in source.whole_fragments.values()}
+        read = {fragment.fragment_id for fragment in source.whole_fragments.values()}
         covered = _covered(source, column, segments)
         rows = RowsOf(source)
         parts: list[TextPart] = []
@@ -143,9 +143,13 @@ class SourceTexts:
                 parts.append(IndexedPart(partition, *rows.of_index(partition.row_ids, fragments)))
             read -= fragments
         key = Key(_TOKENIZED, (source.place,), (source.field_id(column), analyzer))
-        own = {name: one for name, one in source.whole_fragments.items() if one.fragment_id in read}
+        own = {
+            name: fragment
+            for name, fragment in source.whole_fragments.items()
+            if fragment.fragment_id in read
+        }
         if not own and source.fragments is None:
-            self._store.evict_where(_TOKENIZED, lambda one: one == key)
+            self._store.evict_where(_TOKENIZED, lambda token_key: token_key == key)
         runs = ResidentRuns[_Texts](self._store, key, own)
         for run in runs.extend(Tokenizer(source, column, analyzer)).runs:
             text = run.run.value
@@ -167,7 +171,9 @@ def _covered(source: LanceSource, column: str, segments: Iterable[IndexSegment])
     field = source.field_id(column)
     fragments = source.dataset.get_fragments()
     moved = moved_fragments(source.dataset, source.name)
-    overlaid = {one.fragment_id for one in fragments if field in overlaid_fields(one)}
+    overlaid = {
+        fragment.fragment_id for fragment in fragments if field in overlaid_fields(fragment)
+    }
     return frozenset[int]().union(*(segment.fragments for segment in segments)) - overlaid - moved
 
 
@@ -218,10 +224,10 @@ class RowsOf:
         ids = self._source.row_ids(self._live)
         order = np.argsort(ids)
         places = ids[order].searchsorted(row_ids)
-        found = places < len(ids)
-        found[found] = ids[order][places[found]] == row_ids[found]
+        present = places < len(ids)
+        present[present] = ids[order][places[present]] == row_ids[present]
         addresses = np.full(len(row_ids), _NOWHERE)
-        addresses[found] = self._live[order][places[found]]
+        addresses[present] = self._live[order][places[present]]
         return addresses
 
     @lazy_property

@@ -62,7 +62,7 @@ def _is_plain(query: Words) -> bool:
 def _best_by_words(query: Words, live: LiveText, allowed: Live, k: int) -> Ranked:
     required = max(1, min(query.required, len(query.words)))
     fixed, per_token = query.norms
-    found: list[Ranked] = []
+    ranked: list[Ranked] = []
     for start, part in zip(live.text.starts, live.text.parts, strict=True):
         lists: list[Postings] = []
         weights: list[float] = []
@@ -85,9 +85,9 @@ def _best_by_words(query: Words, live: LiveText, allowed: Live, k: int) -> Ranke
             shortest=part.shortest,
         )
         rows = part.addresses[np.frombuffer(best[0], np.int32)]
-        found.append((rows, np.frombuffer(best[1], np.float32)))
-    addresses = np.concatenate([np.empty(0, np.uint64), *[rows for rows, _ in found]])
-    scores = np.concatenate([np.empty(0, np.float32), *[worth for _, worth in found]])
+        ranked.append((rows, np.frombuffer(best[1], np.float32)))
+    addresses = np.concatenate([np.empty(0, np.uint64), *[rows for rows, _ in ranked]])
+    scores = np.concatenate([np.empty(0, np.float32), *[worth for _, worth in ranked]])
     return _first(addresses, scores, k)
 
 
@@ -128,13 +128,13 @@ def _first_confirmed(query: Resolved, evaluation: Evaluation, limit: int) -> Mat
     in the order of these scores, while a row may still be among the first.
     """
     hopeful = evaluation.matches(query, hopeful=True)
-    found = no_matches(hopeful.rows)
+    confirmed = no_matches(hopeful.rows)
     for block, behind in _blocks(hopeful, max(_FIRST_BLOCK, 2 * limit)):
         exact = evaluation.matches(query, within=np.sort(hopeful.rows[block]))
-        found = sum_where((found, exact), 1, None)
-        if behind is None or _beyond(found, hopeful, behind, limit):
+        confirmed = sum_where((confirmed, exact), 1, None)
+        if behind is None or _beyond(confirmed, hopeful, behind, limit):
             break
-    return found
+    return confirmed
 
 
 def _blocks(hopeful: Matches, size: int) -> Iterator[tuple[Places, int | None]]:
@@ -166,8 +166,8 @@ def _least_of_best(scores: Scores, count: int) -> np.float32:
     return np.float32(np.partition(scores, place)[place])
 
 
-def _beyond(found: Matches, hopeful: Matches, behind: int, limit: int) -> bool:
+def _beyond(confirmed: Matches, hopeful: Matches, behind: int, limit: int) -> bool:
     """Whether the first `limit` are found: what comes next is behind them at best."""
-    if not limit or len(found) < limit:
+    if not limit or len(confirmed) < limit:
         return not limit
-    return bool(_least_of_best(found.scores, limit) > hopeful.scores[behind])
+    return bool(_least_of_best(confirmed.scores, limit) > hopeful.scores[behind])

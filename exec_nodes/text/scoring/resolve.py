@@ -175,7 +175,9 @@ def parts_of(resolved: Resolved) -> tuple[Resolved, ...]:
 
 def _words(query: Match, corpus: Corpus) -> Words:
     if query.fuzziness == 0:
-        words = [_known(spellings, corpus) for _, spellings in _spellings(query.text, corpus)]
+        words = [
+            _indexed_word(spellings, corpus) for _, spellings in _spellings(query.text, corpus)
+        ]
     else:
         words = list(_fuzzy_words(query, corpus))
     required = len(words) if query.operator is Operator.AND else 1
@@ -186,7 +188,7 @@ def _words(query: Match, corpus: Corpus) -> Words:
 
 def _sequences(query: Phrase, corpus: Corpus) -> Sequences:
     spelled = _spellings(query.text, corpus)
-    order = tuple(_known(spellings, corpus) for _, spellings in spelled)
+    order = tuple(_indexed_word(spellings, corpus) for _, spellings in spelled)
     words = _counted(query.column, order, len(order), 1.0, corpus)
     return Sequences(words, order, tuple(place for place, _ in spelled), query.slop)
 
@@ -201,16 +203,18 @@ def _fields(query: CombinedFields, corpora: Sequence[Corpus]) -> Fields:
     tokens = dict.fromkeys(token for token, _ in words)
     statistics = [corpus.statistics for corpus in corpora]
     weights = tuple(map(np.float32, query.weights or (1,) * len(corpora)))
-    documents = max(one.documents for one in statistics)
-    length = sum(weight * one.total_length for weight, one in zip(weights, statistics, strict=True))
-    known = []
+    documents = max(column.documents for column in statistics)
+    length = sum(
+        weight * column.total_length for weight, column in zip(weights, statistics, strict=True)
+    )
+    weighted = []
     for token in tokens:
-        holding = max(one.document_frequency(token) for one in statistics)
+        holding = max(column.document_frequency(token) for column in statistics)
         if holding:
-            known.append(Token(token, inverse_document_frequency(documents, holding)))
+            weighted.append(Token(token, inverse_document_frequency(documents, holding)))
     required = len(tokens) if query.operator is Operator.AND else 1
     return Fields(
-        query.columns, weights, tuple(known), required, norms_of(documents, float(length))
+        query.columns, weights, tuple(weighted), required, norms_of(documents, float(length))
     )
 
 
@@ -224,14 +228,14 @@ def _spellings(text: str, corpus: Corpus) -> list[tuple[int, list[str]]]:
 def _fuzzy_words(query: Match, corpus: Corpus) -> Iterator[Word]:
     """Each word of the text as the live tokens near it, while there are less than the query's
     `max_expansions` altogether."""
-    left = query.max_expansions
+    remaining = query.max_expansions
     for token in plain_tokens(query.text):
         word = []
-        for near in _near(token, query, corpus) if left else ():
+        for near in _near(token, query, corpus) if remaining else ():
             if corpus.statistics.document_frequency(near):
                 word.append(Token(near, token_weight(corpus.statistics, near)))
-                left -= 1
-            if not left:
+                remaining -= 1
+            if not remaining:
                 break
         yield tuple(word)
 
@@ -239,15 +243,15 @@ def _fuzzy_words(query: Match, corpus: Corpus) -> Iterator[Word]:
 def _near(token: str, query: Match, corpus: Corpus) -> list[str]:
     """The tokens of any source that a fuzzy token may stand for, in the order of characters."""
     distance = automatic_distance(token) if query.fuzziness is None else query.fuzziness
-    found: set[str] = set()
+    words: set[str] = set()
     for index in corpus.indexes:
-        found |= index.near(token, distance, query.prefix_length)
-    return sorted(found)
+        words |= index.near(token, distance, query.prefix_length)
+    return sorted(words)
 
 
-def _known(tokens: Sequence[str], corpus: Corpus) -> Word:
-    known = [token for token in tokens if corpus.statistics.document_frequency(token)]
-    return tuple([Token(token, token_weight(corpus.statistics, token)) for token in known])
+def _indexed_word(tokens: Sequence[str], corpus: Corpus) -> Word:
+    indexed = [token for token in tokens if corpus.statistics.document_frequency(token)]
+    return tuple([Token(token, token_weight(corpus.statistics, token)) for token in indexed])
 
 
 def _counted(

@@ -24,15 +24,15 @@ def generation_schema(base: LanceSchema, schema: pa.Schema) -> LanceSchema:
     """
     written = LanceSchema.from_pyarrow(schema)
     restore, metadata, fields = _parts(written)
-    known = _ids(base)
-    next_id = max(known.values(), default=-1) + 1
+    path_ids = _ids(base)
+    next_id = max(path_ids.values(), default=-1) + 1
     ids: dict[int, int] = {}
     renumbered = []
     for path, message in _fields(fields):
-        if path not in known:
-            known[path], next_id = next_id, next_id + 1
-        ids[message.id] = known[path]
-        message.id = known[path]
+        if path not in path_ids:
+            path_ids[path], next_id = next_id, next_id + 1
+        ids[message.id] = path_ids[path]
+        message.id = path_ids[path]
         message.parent_id = ids.get(message.parent_id, message.parent_id)
         renumbered.append(message.SerializeToString())
     return restore(metadata, *renumbered)
@@ -56,12 +56,12 @@ def with_marks(base: LanceSchema, marked: pa.Schema) -> LanceSchema:
     their names; these keep their ids. They have no fields inside."""
     restore, _, fields = _parts(base)
     _, metadata, new = _parts(LanceSchema.from_pyarrow(marked))
-    found = dict(_fields(new))
+    new_fields = dict(_fields(new))
     encoded = []
     for data, (path, message) in zip(fields, _fields(fields), strict=True):
-        if path in found:
-            found[path].id, found[path].parent_id = message.id, message.parent_id
-            data = found[path].SerializeToString()
+        if path in new_fields:
+            new_fields[path].id, new_fields[path].parent_id = message.id, message.parent_id
+            data = new_fields[path].SerializeToString()
         encoded.append(data)
     return restore(metadata, *encoded)
 
@@ -91,4 +91,4 @@ def _fields(encoded: list[bytes]) -> Iterator[tuple[tuple[str, ...], pb.SchemaFi
 
 def field_ids(base: LanceDataset) -> dict[str, int]:
     """The ids of a dataset's top-level columns by name."""
-    return {one.name(): one.id() for one in base.lance_schema.fields()}
+    return {field.name(): field.id() for field in base.lance_schema.fields()}

@@ -103,5 +103,5 @@ class IndexFiles:
 
 def _quantizer(reader: Any) -> Mapping[str, Any]:
     (stored,) = json.loads(reader.metadata().schema.metadata[b"storage_metadata"])
-    found: Mapping[str, Any] = json.loads(stored)
-    return found
+    metadata: Mapping[str, Any] = json.loads(stored)
+    return metadata

@@ -61,17 +61,17 @@ class BaseIndexes:
     @lazy_property
     def infos(self) -> tuple[IndexInfo, ...]:
         """Every vector and full-text index on one column, in Lance's order."""
-        return tuple(info for info, _ in self._known())
+        return tuple(info for info, _ in self._searchable())
 
     def recipes(self) -> tuple[IndexRecipe, ...]:
         """How to build those that are maintained."""
         return tuple(
             IndexRecipe(info, self._arguments(info, index))
-            for info, index in self._known()
+            for info, index in self._searchable()
             if info.maintained
         )
 
-    def _known(self) -> Iterator[tuple[IndexInfo, Any]]:
+    def _searchable(self) -> Iterator[tuple[IndexInfo, Any]]:
         for index in indexes_of(self._dataset):
             info = self._info(index)
             if info is not None:
@@ -96,12 +96,12 @@ class BaseIndexes:
 
     def _arguments(self, info: IndexInfo, index: Any) -> Mapping[str, Any]:
         if info.is_text:
-            found = self._text_format(index)
+            text_format = self._text_format(index)
             return {
                 **info.parameters,
-                "with_position": found.parameters["with_position"],
-                "block_size": found.parameters["block_size"],
-                "format_version": found.version,
+                "with_position": text_format.parameters["with_position"],
+                "block_size": text_format.parameters["block_size"],
+                "format_version": text_format.version,
             }
         model: Mapping[str, Any] = self._cached("model", index, lambda: self._model(info, index))
         return model
@@ -131,8 +131,8 @@ class BaseIndexes:
 
     def _text_format(self, index: Any) -> TextFormat:
         # The description forgets custom stop words.
-        found: TextFormat = self._cached("text", index, self._files(index).text_format)
-        return found
+        text_format: TextFormat = self._cached("text", index, self._files(index).text_format)
+        return text_format
 
     def _cached(self, what: str, index: Any, read: Any) -> Any:
         segments = sorted(segment.uuid for segment in index.segments)
@@ -167,7 +167,7 @@ def _metric(index: Any) -> str:
     return metric.lower()
 
 
-def _size(found: object) -> int:
-    if isinstance(found, Mapping):
-        return _KEPT_BYTES + sum(getattr(value, "nbytes", 0) for value in found.values())
+def _size(part: object) -> int:
+    if isinstance(part, Mapping):
+        return _KEPT_BYTES + sum(getattr(value, "nbytes", 0) for value in part.values())
     return _KEPT_BYTES

@@ -79,7 +79,9 @@ def read_fragment_ids(store: ObjectStore, version: int) -> frozenset[int]:
     """The numbers of a version's fragments. Raises as `read_index_section`."""
     file = _read_file(store, version)
     with file.decoding():
-        return frozenset(pb.Fragment.FromString(one).id for one in file.manifest().fragments)
+        return frozenset(
+            pb.Fragment.FromString(fragment).id for fragment in file.manifest().fragments
+        )
 
 
 def read_writer(store: ObjectStore, folder: str, version: int) -> tuple[str, str]:

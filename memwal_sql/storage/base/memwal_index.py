@@ -113,8 +113,8 @@ def details_in(section: IndexSection) -> FoundDetails | None:
         if index.name == INDEX_NAME:
             with decoding(section.path, "a manifest with a MemWAL index", OTHER_VERSION):
                 index_uuid = _uuid_of(index.uuid)
-                others = [one for one in section.indices if one is not index]
-                segments = frozenset(str(_uuid_of(one.uuid)) for one in others)
+                others = [other for other in section.indices if other is not index]
+                segments = frozenset(str(_uuid_of(other.uuid)) for other in others)
                 recipes = frozenset(map(_recipe, others))
             details = decode_details(section.path, index.index_details.value, index_uuid)
             return FoundDetails(
@@ -200,11 +200,12 @@ def _details(message: pb.MemWalIndexDetails, data: bytes, index_uuid: UUID | Non
     if len(message.region_specs) > _MOST_SPECS:
         raise ValueError(f"it has {len(message.region_specs)} region specs")
     return IndexDetails(
-        region_specs=tuple(_spec(one) for one in message.region_specs),
+        region_specs=tuple(_spec(spec) for spec in message.region_specs),
         maintained_indexes=tuple(message.maintained_indexes),
         merged_generations=_progress(message.merged_generations),
         index_catchup={
-            one.index_name: _progress(one.caught_up_generations) for one in message.index_catchup
+            entry.index_name: _progress(entry.caught_up_generations)
+            for entry in message.index_catchup
         },
         snapshot_ts_millis=message.snapshot_ts_millis,
         num_regions=message.num_regions,
@@ -232,7 +233,7 @@ def _recipe(index: IndexMetadata) -> Hashable:
     details = AnyIndexDetails.FromString(index.index_details.value)
     # Protobuf's library ends the process where what a signal handler raises comes in between.
     fields = beyond_signals(
-        lambda: frozenset((one.field_number, one.data) for one in UnknownFieldSet(details))
+        lambda: frozenset((field.field_number, field.data) for field in UnknownFieldSet(details))
     )
     return index.name, tuple(index.fields), index.index_details.type_url, fields
 
@@ -255,32 +256,32 @@ def _entry(dataset: Any, index_uuid: UUID, details: bytes) -> Index:
 
 def _spec(message: pb.RegionSpec) -> StoredSpec:
     check_number_of_fields(len(message.fields))
-    for one in message.fields:
-        check_size(one.expression)
+    for entry in message.fields:
+        check_size(entry.expression)
     return StoredSpec(
         spec_id=message.spec_id,
         fields=[
             StoredField(
-                field_id=one.field_id,
-                source_ids=list(one.source_ids),
-                transform=one.transform if one.HasField("transform") else None,
-                expression=one.expression if one.HasField("expression") else None,
-                result_type=one.result_type,
-                parameters=dict(one.parameters),
+                field_id=entry.field_id,
+                source_ids=list(entry.source_ids),
+                transform=entry.transform if entry.HasField("transform") else None,
+                expression=entry.expression if entry.HasField("expression") else None,
+                result_type=entry.result_type,
+                parameters=dict(entry.parameters),
             )
-            for one in message.fields
+            for entry in message.fields
         ],
     )
 
 
 def _spec_message(spec: StoredSpec) -> pb.RegionSpec:
     return pb.RegionSpec(
-        spec_id=spec["spec_id"], fields=[pb.RegionField(**one) for one in spec["fields"]]
+        spec_id=spec["spec_id"], fields=[pb.RegionField(**field) for field in spec["fields"]]
     )
 
 
 def _progress(messages: Iterable[pb.MergedGeneration]) -> dict[UUID, int]:
-    return {UUID(bytes=one.region_id.uuid): whole_number(one.generation) for one in messages}
+    return {UUID(bytes=entry.region_id.uuid): whole_number(entry.generation) for entry in messages}
 
 
 def _progress_messages(progress: MergeProgress) -> list[pb.MergedGeneration]:

@@ -70,12 +70,14 @@ def partial_generation(progress: MergeProgress, region_id: UUID) -> int | None:
     return generation if generation > progress.get(region_id, 0) else None
 
 
-def unknown_partial(progress: MergeProgress, known: Iterable[UUID]) -> bool:
-    """Whether a region other than the `known` ones has a partly merged generation.
+def unknown_partial(progress: MergeProgress, open_regions: Iterable[UUID]) -> bool:
+    """Whether a region other than the `open_regions` ones has a partly merged generation.
 
     A pass shard does not tell its region: the one whose first generation is merged has no mark yet.
     """
     regions = regions_in(progress)
-    whole = {pass_shard(region) for region in known}
-    whole |= {pass_shard(one) for one in regions if partial_generation(progress, one) is None}
+    whole = {pass_shard(region) for region in open_regions}
+    whole |= {
+        pass_shard(region) for region in regions if partial_generation(progress, region) is None
+    }
     return any(shard not in regions and shard not in whole for shard in progress)

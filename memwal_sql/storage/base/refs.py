@@ -27,13 +27,13 @@ def branches_of(store: ObjectStore, dataset: Any) -> dict[str, Any]:
 def _listed(store: ObjectStore, folder: str, dataset: Any, refs: Any) -> dict[str, Any]:
     try:
         with lance_errors(BASE_NAME, dataset.uri):
-            found: dict[str, Any] = refs.list()
+            refs_listed: dict[str, Any] = refs.list()
     except (RuntimeError, CorruptFileError) as error:
         raise _damaged(_first_damaged(store, folder) or folder, error) from error
-    for name, one in found.items():
-        if max(one.get("version", 0), one.get("parent_version", 0)) > LARGEST:
+    for name, ref in refs_listed.items():
+        if max(ref.get("version", 0), ref.get("parent_version", 0)) > LARGEST:
             raise _damaged(f"{folder}/{name}.json", "no version has its number")
-    return found
+    return refs_listed
 
 
 def _first_damaged(store: ObjectStore, folder: str) -> str | None:

@@ -29,8 +29,8 @@ def put_table(store: ObjectStore, folder: str, scratch: str, others: Mapping[str
     generation is written again under another name.
     """
     files, versions = _files(scratch)
-    wanted = [*files, versions[max(versions)]]
-    contents: dict[str, Content] = {path: _mapped(scratch, path) for path in wanted} | dict(others)
+    paths = [*files, versions[max(versions)]]
+    contents: dict[str, Content] = {path: _mapped(scratch, path) for path in paths} | dict(others)
 
     def put(path: str) -> None:
         store.put(f"{folder}/{path}", contents[path])
@@ -68,12 +68,12 @@ def _files(scratch: str) -> tuple[list[str], dict[int, str]]:
     versions: dict[int, str] = {}
     for parent, folders, names in os.walk(scratch):
         folder = os.path.relpath(parent, scratch)
-        found = [f"{folder}/{name}" for name in names]
+        paths = [f"{folder}/{name}" for name in names]
         if folder == BASE_VERSIONS_FOLDER:
-            versions = {n: path for path in found if (n := base_version_of(path)) is not None}
+            versions = {n: path for path in paths if (n := base_version_of(path)) is not None}
             continue
         folders[:] = (name for name in folders if name != _NOT_NEEDED)
-        files += found
+        files += paths
     return files, versions
 
 

@@ -49,10 +49,10 @@ def read_base_version(store: ObjectStore, version: int) -> BaseVersion | None:
     except NotFoundError:
         return None
     try:
-        found = details_in(section)
+        index = details_in(section)
     except UnsupportedError:  # the older format
-        found = None
-    details = None if found is None else found.details
+        index = None
+    details = None if index is None else index.details
     return BaseVersion(version, section.timestamp, details, section.operation)
 
 
@@ -65,19 +65,23 @@ def base_versions(store: ObjectStore, scope: Scope) -> tuple[BaseVersion, ...]:
 
     def read(meta: ObjectMeta) -> BaseVersion | None:
         number, key = base_version_of(meta.path), key_of(meta)
-        known: BaseVersion | None = kept.get(key)
-        if known is None and number is not None:
-            known = read_base_version(store, number)
+        version: BaseVersion | None = kept.get(key)
+        if version is None and number is not None:
+            version = read_base_version(store, number)
             # Without a time, a number that was used again could not be told from the one before.
-            if known is not None and meta.modified is not None:
-                kept.put(key, known, _BYTES + len(known.details.message if known.details else b""))
-        return known
+            if version is not None and meta.modified is not None:
+                kept.put(
+                    key, version, _BYTES + len(version.details.message if version.details else b"")
+                )
+        return version
 
     listed = list(store.list(BASE_VERSIONS_FOLDER))
     present = {key_of(meta) for meta in listed}
     kept.evict_where("base version", lambda key: scope.is_own(key) and key not in present)
-    found = map_concurrently(read, listed) if store.remote else map(read, listed)
-    return tuple(sorted((v for v in found if v is not None), key=lambda one: one.version))
+    read_versions = map_concurrently(read, listed) if store.remote else map(read, listed)
+    return tuple(
+        sorted((v for v in read_versions if v is not None), key=lambda version: version.version)
+    )
 
 
 def recorded_manifests(

@@ -47,20 +47,20 @@ class TableCopy:
         self._is_meant = is_meant
         self._like = like
         self._copy: CachedFolder | None = None
-        self._looked = False
+        self._is_resolved = False
         self._lock = RLock()
 
     @property
     def path(self) -> Path | None:
         """The copy's folder, which stays; None where there was none when this was first asked. Then
         one is made in the background."""
-        if not self._looked:
-            found = self._cache.open(self._name)  # reads all of it
-            is_meant = found is not None and self._is_meant(found.path)
+        if not self._is_resolved:
+            folder = self._cache.open(self._name)  # reads all of it
+            is_meant = folder is not None and self._is_meant(folder.path)
             with self._lock:
-                if not self._looked:
-                    self._copy, self._looked = found if is_meant else None, True
-            if found is None:
+                if not self._is_resolved:
+                    self._copy, self._is_resolved = folder if is_meant else None, True
+            if folder is None:
                 in_background(self._make, is_long=True)
         return None if self._copy is None else self._copy.path
 
@@ -147,14 +147,14 @@ def copy_of_base(
 
 def _base_files(store: ObjectStore, dataset: Any, manifest: str) -> Mapping[str, int] | None:
     """None where some are in folders of other tables, or are being cleaned up."""
-    wanted, folders, elsewhere = {manifest}, [], False
+    names, folders, elsewhere = {manifest}, [], False
     for fragment in dataset.get_fragments():
         metadata = fragment.metadata
-        files = [*metadata.files, *(one.data_file for one in metadata.overlays)]
-        wanted.update(f"data/{file.path}" for file in files)
+        files = [*metadata.files, *(overlay.data_file for overlay in metadata.overlays)]
+        names.update(f"data/{file.path}" for file in files)
         deleted = metadata.deletion_file
         if deleted is not None:
-            wanted.add(fragment.deletion_file())
+            names.add(fragment.deletion_file())
             files.append(deleted)
         elsewhere |= any(file.base_id is not None for file in files)
     for index in indexes_of(dataset):
@@ -162,10 +162,10 @@ def _base_files(store: ObjectStore, dataset: Any, manifest: str) -> Mapping[str,
         elsewhere |= any(segment.base_id is not None for segment in index.segments)
     if elsewhere:
         return None
-    roots = sorted({path.partition("/")[0] for path in [*wanted, *folders]})
-    there = {meta.path: meta.size for root in roots for meta in store.list(root)}
-    chosen = wanted | {path for path in there if path.startswith(tuple(folders))}
-    return {path: there[path] for path in chosen} if chosen <= there.keys() else None
+    roots = sorted({path.partition("/")[0] for path in [*names, *folders]})
+    sizes = {meta.path: meta.size for root in roots for meta in store.list(root)}
+    chosen = names | {path for path in sizes if path.startswith(tuple(folders))}
+    return {path: sizes[path] for path in chosen} if chosen <= sizes.keys() else None
 
 
 def _digest(*parts: Hashable) -> str:

@@ -132,7 +132,7 @@ class DiskCache:
             return None
         try:
             check_owner(self.folder)  # again, as it may be another one than when it was configured
-            found = CachedFolder(path, listed := FileIO(path / _LIST))
+            cached = CachedFolder(path, listed := FileIO(path / _LIST))
         except OSError:
             return None
         except InvalidCallError:
@@ -140,18 +140,18 @@ class DiskCache:
             return None
         try:
             fcntl.flock(listed, fcntl.LOCK_SH)
-            if found.is_gone:  # evicted before the lock
+            if cached.is_gone:  # evicted before the lock
                 return None
             if self._is_whole(path):
                 with suppress(OSError):
                     os.utime(path / _LIST)
-                self._open.add(found)
-                return found
+                self._open.add(cached)
+                return cached
         except OSError as error:
             _log.debug("%s can't be read: %s", path, type(error).__name__)
             return None
         _log.warning("%s is damaged and is copied anew", path)
-        found.release()
+        cached.release()
         self._evict(path)
         return None
 
@@ -180,25 +180,25 @@ class DiskCache:
         """What all copies take."""
         # By inode: a file of several versions of a table is there once. What others remove now
         # is passed over.
-        found = {}
+        sizes = {}
         for folder, _, names in os.walk(self.folder):
             for name in names:
                 with suppress(OSError):
                     status = os.lstat(os.path.join(folder, name))
-                    found[status.st_dev, status.st_ino] = status.st_size
-        return sum(found.values())
+                    sizes[status.st_dev, status.st_ino] = status.st_size
+        return sum(sizes.values())
 
     def _add(self, path: Path, files: Sequence[OriginalFile], like: str) -> bool:
         # By a process that died, or without the list, which somebody has removed.
-        for left in (*self.folder.glob(f"{_TEMPORARY}*"), path):
-            shutil.rmtree(left, ignore_errors=True)
-        there = self._make_room(like, files)
-        if there is None:
+        for folder in (*self.folder.glob(f"{_TEMPORARY}*"), path):
+            shutil.rmtree(folder, ignore_errors=True)
+        copies_made = self._make_room(like, files)
+        if copies_made is None:
             return False
         temporary = Path(mkdtemp(prefix=_TEMPORARY, dir=self.folder))
         try:
-            copies = [(file.path, self._copy(file, temporary, there)) for file in files]
-            content = {name: [one.size, one.checksum] for name, one in copies}
+            copies = [(file.path, self._copy(file, temporary, copies_made)) for file in files]
+            content = {name: [copy.size, copy.checksum] for name, copy in copies}
             (temporary / _LIST).write_text(json.dumps(content))
             temporary.rename(path)
         finally:
@@ -208,22 +208,22 @@ class DiskCache:
     def _copies_of(self, like: str, files: Sequence[OriginalFile]) -> _Copies:
         """Copies of the unique files in folders whose names begin so."""
         sizes = {file.path: file.size for file in files if file.is_unique}
-        found = {}
+        copies_made = {}
         for folder in self.folder.glob(f"{like}*"):
             for name, file in (_listed(folder) or {}).items():
                 if sizes.get(name) == file.size:
-                    found[name] = folder / name, file
-        return found
+                    copies_made[name] = folder / name, file
+        return copies_made
 
     def _make_room(self, like: str, files: Sequence[OriginalFile]) -> _Copies | None:
         """Evict until what is needed beside the copies that are there, which are returned, is
         within the bound; None where it is not."""
         evictable = sorted(self.folder.glob(f"[!.]*/{_LIST}"), key=_last_opened)
         while True:
-            there = self._copies_of(like, files)  # of which some may just have been evicted
-            needed = sum(file.size for file in files if file.path not in there)
+            copied = self._copies_of(like, files)  # of which some may just have been evicted
+            needed = sum(file.size for file in files if file.path not in copied)
             if self.nbytes() + needed <= self.max_bytes:
-                return there
+                return copied
             if not evictable:
                 return None
             self._evict(evictable.pop(0).parent)
@@ -254,12 +254,12 @@ class DiskCache:
             finally:  # also where a process that was forked off has it open
                 fcntl.flock(lock, fcntl.LOCK_UN)
 
-    def _copy(self, file: OriginalFile, folder: Path, there: _Copies) -> _CopiedFile:
+    def _copy(self, file: OriginalFile, folder: Path, copied: _Copies) -> _CopiedFile:
         check_path(file.path)
         target = folder / file.path
         target.parent.mkdir(parents=True, exist_ok=True)
-        if file.path in there:
-            source, listed = there[file.path]
+        if file.path in copied:
+            source, listed = copied[file.path]
             if self._is_as_listed(source, listed):
                 with suppress(OSError):  # a file system without links
                     os.link(source, target)
@@ -278,14 +278,20 @@ class DiskCache:
             status = path.lstat()
             if not stat.S_ISREG(status.st_mode):
                 return False
-            known = status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size, file.checksum
-            if known in self._checked:
+            identity = (
+                status.st_dev,
+                status.st_ino,
+                status.st_mtime_ns,
+                status.st_size,
+                file.checksum,
+            )
+            if identity in self._checked:
                 return True
             if status.st_size != file.size or _checksum(path) != file.checksum:
                 return False
         except (OSError, ValueError):
             return False
-        self._checked.add(known)
+        self._checked.add(identity)
         return True
 
 

@@ -41,8 +41,8 @@ class CacheSettings:
             raise InvalidCallError(f"cache_dir must be a path, got {folder!r}")
         named = folder or self._folder or os.environ.get(_FOLDER)
         bound = self._most if most is None else most
-        given = os.environ.get(_BYTES) or None if bound is None else bound
-        room = _DEFAULT_BYTES if given is None else _bytes(given)
+        bound_text = os.environ.get(_BYTES) or None if bound is None else bound
+        room = _DEFAULT_BYTES if bound_text is None else _bytes(bound_text)
         if not named:
             raise InvalidCallError(f"cache_bytes={most!r} needs a cache_dir, or {_FOLDER}")
         own = Path(os.path.abspath(named), _OWN)

@@ -54,13 +54,13 @@ def settle_put(
                 raise
             last = error
         try:
-            found = store.get(path)
+            stored = store.get(path)
         except NotFoundError as error:
             last = last or error
         except (OutcomeUnknownError, *_REFUSALS) as error:
             maybe_written, last = True, error
         else:
-            return None if found == data else found
+            return None if stored == data else stored
         raise OutcomeUnknownError(
             f"{path}: could not find out in {ATTEMPTS} attempts whether it was written; try again, "
             f"which finds out: {last}"

@@ -40,21 +40,21 @@ _MOMENTS = {
 }
 
 
-def store_error(place: str, text: str, said: str) -> MemWalError:
-    """The error for `place`, where a client gave up with `text`, of which `said` is repeated:
+def store_error(place: str, text: str, message: str) -> MemWalError:
+    """The error for `place`, where a client gave up with `text`, of which `message` is repeated:
     InvalidCallError where the call itself is wrong, else StoreUnavailableError."""
     if _NO_LINKS.search(text):
         return no_hard_links(place)
     for pattern, remedy in _CALLS.items():
         if re.search(pattern, text):
-            return InvalidCallError(f"{place}: {remedy}: {said}")
-    return StoreUnavailableError(f"{place}: {said}{remedy_of(text)}; try again")
+            return InvalidCallError(f"{place}: {remedy}: {message}")
+    return StoreUnavailableError(f"{place}: {message}{remedy_of(text)}; try again")
 
 
 def remedy_of(text: str) -> str:
     """A clause that names what helps against a failure of the moment; often there is none."""
-    found = (remedy for pattern, remedy in _MOMENTS.items() if re.search(pattern, text))
-    return next((f"; {remedy}" for remedy in found), "")
+    remedies = (remedy for pattern, remedy in _MOMENTS.items() if re.search(pattern, text))
+    return next((f"; {remedy}" for remedy in remedies), "")
 
 
 def no_put_if_absent(place: str, why: str) -> UnsupportedError:

@@ -95,10 +95,10 @@ class LocalStore:
 
     def get_tail(self, path: str, length: int) -> Tail:
         with _reading(self._full(path)) as full, _opened(full) as file:
-            found = os.fstat(file)
-            size = found.st_size
+            status = os.fstat(file)
+            size = status.st_size
             return Tail(
-                os.pread(file, min(length, size), max(0, size - length)), size, _stamp(found)
+                os.pread(file, min(length, size), max(0, size - length)), size, _stamp(status)
             )
 
     def get_range(self, path: str, start: int, end: int) -> bytes:
@@ -178,8 +178,8 @@ class LocalStore:
 
     def stamp(self, path: str) -> Hashable | None:
         """Inode, time and size: one `stat`."""
-        found = self._stat(path)
-        return None if found is None else _stamp(found)
+        status = self._stat(path)
+        return None if status is None else _stamp(status)
 
     def _stat(self, path: str) -> os.stat_result | None:
         check_path(path)
@@ -211,10 +211,10 @@ class LocalStore:
 
     def delete_in_bulk(self, paths: Iterable[str]) -> None:
         """The same; folders are looked at once, when all of their objects have gone."""
-        wanted = sorted(checked(paths))
-        for parent, inside in groupby(wanted, _parent):
+        targets = sorted(checked(paths))
+        for parent, inside in groupby(targets, _parent):
             self._delete(parent, inside)
-        for parent in sorted({_parent(path) for path in wanted}, key=len, reverse=True):
+        for parent in sorted({_parent(path) for path in targets}, key=len, reverse=True):
             remove_empty(self._root, parent)
 
     def leftovers(self, prefix: str) -> Metas:
@@ -222,7 +222,7 @@ class LocalStore:
         return self._listed(prefix, temporary=True)
 
     def _listed(self, prefix: str, *, temporary: bool) -> Metas:
-        found: Metas = []
+        metas: Metas = []
         with (
             contextlib.suppress(NotFoundError),
             _reading(self._full(prefix)),
@@ -233,9 +233,9 @@ class LocalStore:
                     continue
                 # Native code stages its puts beside them, and a collector deletes.
                 with contextlib.suppress(FileNotFoundError):
-                    known = entry.stat(follow_symlinks=False)
-                    found.append(ObjectMeta(path, known.st_size, known.st_mtime))
-        return found
+                    status = entry.stat(follow_symlinks=False)
+                    metas.append(ObjectMeta(path, status.st_size, status.st_mtime))
+        return metas
 
     def _delete(self, parent: str, paths: Iterable[str]) -> None:
         """Delete objects of one folder, in order."""
@@ -348,5 +348,5 @@ def _unavailable(full: str, error: OSError) -> StoreUnavailableError:
     return StoreUnavailableError(f"{full}: {remedy}")
 
 
-def _stamp(found: os.stat_result) -> Hashable:
-    return found.st_ino, found.st_mtime_ns, found.st_size
+def _stamp(status: os.stat_result) -> Hashable:
+    return status.st_ino, status.st_mtime_ns, status.st_size

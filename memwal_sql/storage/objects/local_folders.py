@@ -66,8 +66,8 @@ def walk(
     A link counts as a file, whatever it leads to. The entry can be asked until the next one. Raises
     CorruptFileError for folders that are deeper than any of a table.
     """
-    with os.scandir(folder) as found:
-        entries = list(found)
+    with os.scandir(folder) as scan:
+        entries = list(scan)
     for entry in entries:
         inside = f"{path}/{entry.name}" if path else entry.name
         if not entry.is_dir(follow_symlinks=False):
@@ -89,8 +89,8 @@ def walk(
 def folder_names(folder: int, path: str) -> list[str]:
     """The names of the folders in an open one. Raises CorruptFileError for a link to a folder: what
     is in it would be missed without a word."""
-    with os.scandir(folder) as found:
-        entries = list(found)
+    with os.scandir(folder) as scan:
+        entries = list(scan)
     for entry in entries:
         if entry.is_symlink() and entry.is_dir():
             raise _link(f"{path}/{entry.name}")
@@ -132,12 +132,12 @@ def _step(
             os.mkdir(name, dir_fd=folder)
         durable.pop(shown, None)
         inner = _open(files, folder, name, shown)
-    found = _identity(inner)
-    if durable.get(shown) != found:
+    identity = _identity(inner)
+    if durable.get(shown) != identity:
         os.fsync(folder)
         if len(durable) >= _MOST_KNOWN:
             durable.clear()
-        durable[shown] = found
+        durable[shown] = identity
     return inner
 
 

@@ -141,10 +141,10 @@ class MemoryStore:
 
     def _below(self, start: str) -> Metas:
         with self._lock:
-            found = [ObjectMeta(p, len(d), self._written[p]) for p, d in self._objects.items()]
-        ours = {meta.path for meta in found}
-        found += [ObjectMeta(path, 0) for path in self._lance.list() if path not in ours]
-        return [meta for meta in found if meta.path.startswith(start)]
+            metas = [ObjectMeta(p, len(d), self._written[p]) for p, d in self._objects.items()]
+        ours = {meta.path for meta in metas}
+        metas += [ObjectMeta(path, 0) for path in self._lance.list() if path not in ours]
+        return [meta for meta in metas if meta.path.startswith(start)]
 
     def _get_from_lance(self, path: str) -> bytes:
         if not self._lance.contains(path):

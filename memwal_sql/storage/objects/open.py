@@ -90,7 +90,9 @@ def canonical_uri(uri: str | os.PathLike[str]) -> str:
     if scheme in ("", *_LOCAL_SCHEMES):
         return os.path.realpath(_local_path(text, scheme))
     if scheme not in (*SCHEMES, *PREFIXES):
-        places = ", ".join(f"{one}://" for one in (*PREFIXES, *_LOCAL_SCHEMES[:1], *SCHEMES[:1]))
+        places = ", ".join(
+            f"{scheme}://" for scheme in (*PREFIXES, *_LOCAL_SCHEMES[:1], *SCHEMES[:1])
+        )
         raise InvalidCallError(
             f"{text!r}: no tables are kept at {scheme}://; give a path, or a URI with {places}"
         )

@@ -186,19 +186,19 @@ def split_options(options: Mapping[str, str], scheme: str) -> SplitOptions:
     retries: dict[str, int] = {}
     spelt: dict[str, str] = {}
     s3_endpoint = ""
-    for given, value in options.items():
-        key = given.lower()
+    for name, value in options.items():
+        key = name.lower()
         bare = key.removeprefix(PREFIXES[scheme])
         bare = _ALIASES.get(bare, bare)
-        one = bare if bare in CLIENT_KEYS else key
-        if (other := spelt.setdefault(one, given)) != given and options[other] != value:
+        option = bare if bare in CLIENT_KEYS else key
+        if (other := spelt.setdefault(option, name)) != name and options[other] != value:
             raise InvalidCallError(
-                f"storage options {other!r} and {given!r} are two spellings of one: give one value"
+                f"storage options {other!r} and {name!r} are two spellings of one: give one value"
             )
-        if one in CLIENT_KEYS:
-            client[one] = value
+        if option in CLIENT_KEYS:
+            client[option] = value
         elif key in _RETRY_KEYS:
-            retries[key] = _whole_number(given, value)
+            retries[key] = _whole_number(name, value)
         elif key == _S3_ENDPOINT and scheme == "s3":
             s3_endpoint = value
         elif key not in _LANCE_KEYS and not key.startswith(_LANCE_PREFIX):
@@ -222,18 +222,18 @@ def check_statement_options(options: Mapping[str, str]) -> None:
 
     Raises InvalidCallError naming the option, and what allows it.
     """
-    for given, value in options.items():
-        bare = given.lower()
+    for name, value in options.items():
+        bare = name.lower()
         for prefix in _OF_CLOUDS:
             bare = bare.removeprefix(prefix)
         bare = _ALIASES.get(bare, bare)
         if bare in _IN_HOST_NAMES and not _HOST_PART.fullmatch(value):
-            raise InvalidCallError(f"storage option {given!r} must be letters, digits and dashes")
+            raise InvalidCallError(f"storage option {name!r} must be letters, digits and dashes")
         if bare not in _IN_STATEMENTS:
-            likely = likely_name(given)
-            meant = f" ({likely!r} is one)" if likely and likely != given.lower() else ""
+            likely = likely_name(name)
+            meant = f" ({likely!r} is one)" if likely and likely != name.lower() else ""
             raise InvalidCallError(
-                f"storage option {given!r} can't be set by a statement{meant}: it may name a "
+                f"storage option {name!r} can't be set by a statement{meant}: it may name a "
                 "file, or a server, which would get the credentials of this process. Set it in the "
                 "environment, or give it to mw.register or mw.create_table"
             )
@@ -241,12 +241,12 @@ def check_statement_options(options: Mapping[str, str]) -> None:
 
 def no_options(uri: str, options: Mapping[str, str]) -> None:
     """Refuse options that mean nothing for a local or in-memory table."""
-    for given in options:
-        key = given.lower()
-        known = CLIENT_KEYS | _RETRY_KEYS | _LANCE_KEYS
-        if _ALIASES.get(key, key) not in known and not key.startswith(_LANCE_PREFIX):
+    for name in options:
+        key = name.lower()
+        taken_keys = CLIENT_KEYS | _RETRY_KEYS | _LANCE_KEYS
+        if _ALIASES.get(key, key) not in taken_keys and not key.startswith(_LANCE_PREFIX):
             raise InvalidCallError(
-                f"storage option {given!r} means nothing for {uri!r}, no cloud store; drop it"
+                f"storage option {name!r} means nothing for {uri!r}, no cloud store; drop it"
             )
 
 

@@ -55,10 +55,10 @@ def check_path(path: str) -> None:
 
 def checked(paths: Iterable[str]) -> list[str]:
     """All `paths`, once `check_path` has passed each of them."""
-    wanted = list(paths)
-    for path in wanted:
+    listed_paths = list(paths)
+    for path in listed_paths:
         check_path(path)
-    return wanted
+    return listed_paths
 
 
 class ObjectStore(Protocol):

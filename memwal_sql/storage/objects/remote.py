@@ -138,8 +138,8 @@ class RemoteStore:
 
     def move(self, source: str, target: str) -> None:
         check_path(target)
-        found = [meta.path for meta in self.list(source)]
-        if not found:
+        sources = [meta.path for meta in self.list(source)]
+        if not sources:
             raise NotFoundError(f"{self.uri}/{source} is not there")
 
         def copy(path: str) -> None:
@@ -148,8 +148,8 @@ class RemoteStore:
             except _FAILURES as error:
                 raise self._failed(path, error) from None
 
-        map_in_threads(copy, found, _PARALLEL_COPIES)
-        self.delete_in_bulk(found)
+        map_in_threads(copy, sources, _PARALLEL_COPIES)
+        self.delete_in_bulk(sources)
 
     def exists(self, path: str) -> bool:
         """Whether the object is there: one HEAD request."""
@@ -195,15 +195,15 @@ class RemoteStore:
                 raise self._failed(path, error) from None
 
     def delete_in_bulk(self, paths: Iterable[str]) -> None:
-        wanted = checked(paths)
-        if not wanted:
+        targets = checked(paths)
+        if not targets:
             return
         try:
-            _answered(wanted[0], lambda: obstore.delete(self._store(), wanted))
+            _answered(targets[0], lambda: obstore.delete(self._store(), targets))
         except _GONE:
-            self.delete(wanted)  # a store that deletes one by one stopped at one that had gone
+            self.delete(targets)  # a store that deletes one by one stopped at one that had gone
         except _FAILURES as error:
-            raise self._failed(wanted[0], error) from None
+            raise self._failed(targets[0], error) from None
 
     def leftovers(self, prefix: str) -> Metas:
         """None: a put here becomes visible whole, and what does not is the store's own to clear."""
@@ -243,13 +243,13 @@ class RemoteStore:
         except exceptions.UnknownConfigurationKeyError as error:
             raise InvalidCallError(self._unknown_option(str(error))) from None
         except Exception as error:
-            raise InvalidCallError(f"can't open {self.uri}: {self._said(error)}") from None
+            raise InvalidCallError(f"can't open {self.uri}: {self._message(error)}") from None
         except BaseException as error:
             if not is_panic(error):
                 raise
             raise InvalidCallError(
                 f"can't open {self.uri}: obstore can't read one of the storage options "
-                f"{sorted([*self._options.config, *self._options.client])}: {self._said(error)}"
+                f"{sorted([*self._options.config, *self._options.client])}: {self._message(error)}"
             ) from None
 
     def _unknown_option(self, text: str) -> str:
@@ -262,14 +262,14 @@ class RemoteStore:
         )
 
     def _failed(self, path: str, error: BaseException) -> MemWalError:
-        return store_error(f"{self.uri}/{path}", str(error), self._said(error))
+        return store_error(f"{self.uri}/{path}", str(error), self._message(error))
 
     def _check_bucket(self, path: str, error: BaseException) -> None:
         """Raise InvalidCallError where it is not the object that is missing, but the bucket."""
         if _NO_BUCKET in str(error):
             raise self._failed(path, error) from None
 
-    def _said(self, error: BaseException) -> str:
+    def _message(self, error: BaseException) -> str:
         """The first line of what obstore says; what follows is its own innards."""
         text = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         keep_secret(self._options.secrets)  # many others may have been kept meanwhile

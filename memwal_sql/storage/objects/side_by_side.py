@@ -26,7 +26,7 @@ _MOST = 32
 _MOST_QUESTIONS = 96
 # Clocks that go on while the machine sleeps.
 _CLOCKS = (getattr(time, name, None) for name in ("CLOCK_BOOTTIME", "CLOCK_MONOTONIC_RAW"))
-_CLOCK = next((one for one in _CLOCKS if one is not None), None)
+_CLOCK = next((clock for clock in _CLOCKS if clock is not None), None)
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -43,16 +43,18 @@ def side_by_side(remote: bool, call: Callable[[T], R], items: Iterable[T]) -> li
 def ask(remote: bool, questions: Sequence[Callable[[], R]]) -> list[R]:
     """The answers, in the order of the questions; each of these is put as `side_by_side` calls."""
     return (
-        map_in_threads(_put, questions, _MOST_QUESTIONS) if remote else [one() for one in questions]
+        map_in_threads(_put, questions, _MOST_QUESTIONS)
+        if remote
+        else [question() for question in questions]
     )
 
 
 def beside(remote: bool, call: Callable[[], R], other: Callable[[], object]) -> R:
     """What `call` returns, with `other` called meanwhile, or afterwards where the store is not
     remote. Raises the first error of both."""
-    found: list[R] = []
-    ask(remote, (lambda: found.append(call()), other))
-    return found[0]
+    results: list[R] = []
+    ask(remote, (lambda: results.append(call()), other))
+    return results[0]
 
 
 def seconds() -> float:

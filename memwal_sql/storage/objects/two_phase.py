@@ -87,8 +87,8 @@ class TwoPhaseStore:
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Create; False when the log or the store has the name."""
         self._recover_once()
-        known = self._decided(path)
-        if known is not None or self._inner.exists(path):
+        decided = self._decided(path)
+        if decided is not None or self._inner.exists(path):
             return False
         source = f"{path}.{uuid4().hex}.{zlib.crc32(data):08x}"
         self._inner.put(source, data)
@@ -131,21 +131,21 @@ class TwoPhaseStore:
         """Delete objects in the order given, each in two phases if it was put in two."""
         self._recover_once()
         for path in paths:
-            known = self._decided(path)
-            if known is None:
+            decided = self._decided(path)
+            if decided is None:
                 self._inner.delete([path])
             else:
-                self._delete(known)
+                self._delete(decided)
 
     def delete_in_bulk(self, paths: Iterable[str]) -> None:
         """Delete objects in any order; at once those that nothing is recorded of."""
         self._recover_once()
         plain = []
         for path in paths:
-            if (known := self._decided(path)) is None:
+            if (decided := self._decided(path)) is None:
                 plain.append(path)
             else:
-                self._delete(known)
+                self._delete(decided)
         self._inner.delete_in_bulk(plain)
 
     def move(self, source: str, target: str) -> None:
@@ -154,9 +154,9 @@ class TwoPhaseStore:
 
     def leftovers(self, prefix: str) -> Metas:
         """What puts left behind when their process died before anything was recorded."""
-        wanted = {commit.source for commit in self._log.unfinished()}
+        sources = {commit.source for commit in self._log.unfinished()}
         temporary = (m for m in self._inner.list(prefix) if _TEMPORARY.fullmatch(m.path))
-        unwanted = [meta for meta in temporary if meta.path not in wanted]
+        unwanted = [meta for meta in temporary if meta.path not in sources]
         return [*self._inner.leftovers(prefix), *unwanted]
 
     def recover(self) -> int:
@@ -178,14 +178,14 @@ class TwoPhaseStore:
     def _decided(self, path: str) -> Commit | None:
         """The committed record of a path, after finishing what is unfinished; None: the name is
         free, or was never recorded."""
-        while (known := self._log.read(path)) is not None:
-            if known.state is not CommitState.COMMITTED:
-                self._finish(known)
+        while (decided := self._log.read(path)) is not None:
+            if decided.state is not CommitState.COMMITTED:
+                self._finish(decided)
             elif self._inner.exists(path):
-                return known
+                return decided
             else:
                 # Removed past the log, with the whole table as a rule: the name is free again.
-                self._log.swap(path, known, None)
+                self._log.swap(path, decided, None)
         return None
 
     def _finish(self, commit: Commit) -> None:
@@ -209,15 +209,15 @@ class TwoPhaseStore:
         self._inner.put(commit.path, data)
         self._inner.sync(commit.path)
         committed = replace(commit, state=CommitState.COMMITTED)
-        there = True
+        is_there = True
         if not self._log.swap(commit.path, commit, committed):
             now = self._log.read(commit.path)
-            there = now is not None
+            is_there = now is not None
             if now is None or now.state is CommitState.DELETING:
                 # Finished by somebody else and deleted since: this copy came too late.
                 self._inner.delete([commit.path])
         self._inner.delete([commit.source])
-        return there
+        return is_there
 
     def _delete(self, commit: Commit) -> None:
         deleting = replace(commit, state=CommitState.DELETING)
@@ -235,6 +235,6 @@ class TwoPhaseStore:
 
 
 def _check(source: str, data: bytes) -> None:
-    found = _TEMPORARY.fullmatch(source)
-    if found is None or f"{zlib.crc32(data):08x}" != found[2]:
+    name_parts = _TEMPORARY.fullmatch(source)
+    if name_parts is None or f"{zlib.crc32(data):08x}" != name_parts[2]:
         raise CorruptFileError(f"{source} does not have the checksum in its name")

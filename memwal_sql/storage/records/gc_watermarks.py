@@ -42,8 +42,8 @@ def read_watermarks(store: ObjectStore) -> Watermarks:
     return _watermarks(records, _latest(records))
 
 
-def raise_watermarks(store: ObjectStore, wanted: Watermarks) -> None:
-    """Record that files up to `wanted` may be deleted from now on.
+def raise_watermarks(store: ObjectStore, raised_marks: Watermarks) -> None:
+    """Record that files up to `raised_marks` may be deleted from now on.
 
     Raises RetryError when other collectors kept recording theirs at the same time.
     """
@@ -52,11 +52,11 @@ def raise_watermarks(store: ObjectStore, wanted: Watermarks) -> None:
 
     def put() -> None:
         nonlocal latest
-        known = _watermarks(records, latest)
-        raised = dict(known)
-        for region, watermark in wanted.items():
+        stored = _watermarks(records, latest)
+        raised = dict(stored)
+        for region, watermark in raised_marks.items():
             raised[region] = raised.get(region, Watermark()).raised_by(watermark)
-        if raised == known:
+        if raised == stored:
             return
         version = 1 if latest is None else latest.version + 1
         content = {"regions": {str(r): [f.generation, f.wal] for r, f in raised.items()}}

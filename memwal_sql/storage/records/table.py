@@ -111,25 +111,25 @@ class Records:
         must be there, or none that is newer. Raises `OutcomeUnknownError` when what happened could
         not be found out.
         """
-        found = self.create(version, content)
+        record_there = self.create(version, content)
         try:
-            if found is not None or (version > 1 and self.exists(version - 1)):
-                return found
-            there = self.versions()
+            if record_there is not None or (version > 1 and self.exists(version - 1)):
+                return record_there
+            versions = self.versions()
         except StoreUnavailableError as error:
             raise OutcomeUnknownError(
                 f"{self.path(version)} was written, but could not be checked; try again: {error}"
             ) from error
-        if there and there[-1] > version:
+        if versions and versions[-1] > version:
             self._store.delete([self.path(version)])
-            return self.read(there[-1])
+            return self.read(versions[-1])
         return None
 
     def create(self, version: int, content: Mapping[str, Any]) -> Record | None:
         """The same at the price of one request, without a look at what is below."""
         data = json.dumps({**content, **stamp(), "nonce": uuid4().hex}, indent=1).encode()
-        found = settle_put(self._store, self.path(version), data)
-        return None if found is None else self._decode(version, found)
+        stored = settle_put(self._store, self.path(version), data)
+        return None if stored is None else self._decode(version, stored)
 
     def delete(self, versions: Iterable[int]) -> None:
         """Remove versions that nobody needs any more, the oldest first."""
@@ -157,14 +157,14 @@ def read_record(store: ObjectStore) -> TableRecord | None:
     return None if record is None else _table_record(store, record)
 
 
-def check_current(store: ObjectStore, known: TableRecord | None, *, writes: bool) -> None:
+def check_current(store: ObjectStore, record: TableRecord | None, *, writes: bool) -> None:
     """Raise `UnknownFormatError` if the table has come to need a newer package than this one since
-    its record was `known`, and `ReopenError` to who writes if it is another table.
+    its record was `record`, and `ReopenError` to who writes if it is another table.
 
     One request while the record is the same. Tables of native code may get one at any time.
     """
     records = Records(store, "table")
-    latest = known
+    latest = record
     with contextlib.suppress(NotFoundError):
         while True:
             number = 1 if latest is None else latest.number + 1
@@ -172,7 +172,7 @@ def check_current(store: ObjectStore, known: TableRecord | None, *, writes: bool
     if latest is None:
         return
     check_needs(store.uri, latest.needs, writes=writes)
-    if writes and known is not None and latest.incarnation != known.incarnation:
+    if writes and record is not None and latest.incarnation != record.incarnation:
         raise made_again(store.uri)
 
 
@@ -213,8 +213,8 @@ def write_record(
     number = 1 if before is None else before.number + 1
     content = {**table_content(store, incarnation), **stamp()}
     # None is ever deleted: a number that is free is the next one.
-    found = records.create(number, content) or Record(number, content)
-    record = _table_record(store, found)
+    existing = records.create(number, content) or Record(number, content)
+    record = _table_record(store, existing)
     if record.incarnation != incarnation:
         raise ConflictError(
             f"{store.uri} was recorded as another table by somebody else just now: call this again"
@@ -253,15 +253,15 @@ def check_incarnation(
     record = record or read_record(store)
     if record is None:
         return
-    found = (metadata or {}).get(INCARNATION_KEY, b"").decode()
-    if has_index and found == str(record.incarnation):
+    stamp = (metadata or {}).get(INCARNATION_KEY, b"").decode()
+    if has_index and stamp == str(record.incarnation):
         return
-    if found == str(record.incarnation):
+    if stamp == str(record.incarnation):
         raise TableReplacedError(
             f"{store.uri} has lost its MemWAL index; restore a version that has it"
         )
     now = read_record(store)
-    if has_index and now is not None and found == str(now.incarnation):
+    if has_index and now is not None and stamp == str(now.incarnation):
         raise made_again(store.uri)
     remedy = (
         "copy the rows to another place and enable them there"
@@ -269,7 +269,7 @@ def check_incarnation(
         else f"move _mem_wal and {RECORD_FOLDER} away and enable the table again"
     )
     raise TableReplacedError(
-        f"{store.uri} was overwritten: it has incarnation {found or 'none'}, and its regions hold"
+        f"{store.uri} was overwritten: it has incarnation {stamp or 'none'}, and its regions hold"
         f" rows of {record.incarnation}; restore a version of that, or {remedy}"
     )
 

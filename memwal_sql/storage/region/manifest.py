@@ -73,7 +73,9 @@ def encode_manifest(manifest: RegionManifest, value_types: Types) -> bytes:
     write them down.
     """
     message = pb.RegionManifest.FromString(manifest.message)
-    known = {(one.generation, one.path): one for one in message.flushed_generations}
+    flushed_before = {
+        (entry.generation, entry.path): entry for entry in message.flushed_generations
+    }
     message.region_id.uuid = manifest.region_id.bytes
     message.version = manifest.version
     message.writer_epoch = manifest.writer_epoch
@@ -88,16 +90,16 @@ def encode_manifest(manifest: RegionManifest, value_types: Types) -> bytes:
         message.published.add(query_id=query_id, batch_id=batch_id)
     del message.flushed_generations[:]
     for generation in manifest.flushed_generations:
-        one = message.flushed_generations.add()
-        if (old := known.get((generation.generation, generation.path))) is not None:
-            one.CopyFrom(old)
-        one.generation, one.path = generation.generation, generation.path
+        entry = message.flushed_generations.add()
+        if (old := flushed_before.get((generation.generation, generation.path))) is not None:
+            entry.CopyFrom(old)
+        entry.generation, entry.path = generation.generation, generation.path
         if generation.bytes is not None:
-            one.in_memory_bytes = generation.bytes
+            entry.in_memory_bytes = generation.bytes
         if generation.rows is not None:
-            one.physical_rows = generation.rows
+            entry.physical_rows = generation.rows
         if generation.bloom_checksum is not None:
-            one.bloom_checksum = generation.bloom_checksum
+            entry.bloom_checksum = generation.bloom_checksum
     if not message.region_values:
         message.region_values.extend(
             encode_value(field_id, value, value_types.get(field_id))
@@ -120,14 +122,16 @@ def decode_manifest(path: str, data: bytes, value_types: Types) -> RegionManifes
             current_generation=whole_number(message.current_generation, 0, MOST_GENERATIONS),
             flushed_generations=tuple(
                 sorted(
-                    (_flushed(one) for one in message.flushed_generations),
-                    key=lambda one: one.generation,
+                    (_flushed(entry) for entry in message.flushed_generations),
+                    key=lambda generation: generation.generation,
                 )
             ),
             region_spec_id=message.region_spec_id,
             region_values=stored_values(message, value_types),
             status=RegionStatus(int(message.status)),
-            published={one.query_id: whole_number(one.batch_id, -1) for one in message.published},
+            published={
+                batch.query_id: whole_number(batch.batch_id, -1) for batch in message.published
+            },
             nonce=message.nonce,
             message=data,
         )
@@ -144,14 +148,14 @@ def stored_values(message: pb.RegionManifest, types: Types) -> Mapping[str, Regi
     return decode_values(entries, types) or None
 
 
-def flushed_generation(generation: int, path: str, **known: int | None) -> FlushedGeneration:
+def flushed_generation(generation: int, path: str, **details: int | None) -> FlushedGeneration:
     """A generation as it is stored, whose folder has a name that can only be its own.
 
     Raises ValueError or TypeError.
     """
     if paths.parse_generation_name(path) != whole_number(generation, 1, MOST_GENERATIONS):
         raise ValueError(f"it names {path!r} as the folder of generation {generation}")
-    return FlushedGeneration(generation, path, **known)
+    return FlushedGeneration(generation, path, **details)
 
 
 def _flushed(message: pb.FlushedGeneration) -> FlushedGeneration:

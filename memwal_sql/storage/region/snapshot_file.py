@@ -64,20 +64,22 @@ def encode_regions(regions: Sequence[RegionManifest], specs: Sequence[RegionSpec
     only with the same type; raises `InvalidCallError` for a value of another type.
     """
     columns: dict[str, pa.Array] = {
-        "region_id": pa.array([one.region_id.bytes for one in regions], pa.binary(16)),
-        **{name: [getattr(one, name) for one in regions] for name in _NUMBERS},
+        "region_id": pa.array([region.region_id.bytes for region in regions], pa.binary(16)),
+        **{name: [getattr(region, name) for region in regions] for name in _NUMBERS},
         "flushed_generations": [
-            [{"generation": g.generation, "path": g.path} for g in one.flushed_generations]
-            for one in regions
+            [{"generation": g.generation, "path": g.path} for g in region.flushed_generations]
+            for region in regions
         ],
     }
     fields = list(_SCHEMA)
     for field_id, data_type in _types(specs).items():
-        values: list[object] = [(one.region_values or {}).get(field_id) for one in regions]
+        values: list[object] = [(region.region_values or {}).get(field_id) for region in regions]
         fields.append(pa.field(_FIELD_PREFIX + field_id, data_type))
         columns[_FIELD_PREFIX + field_id] = arrow_values(values, data_type)
     fields.append(pa.field(_HAS_VALUES, pa.bool_(), nullable=False))
-    columns[_HAS_VALUES] = pa.array([one.region_values is not None for one in regions], pa.bool_())
+    columns[_HAS_VALUES] = pa.array(
+        [region.region_values is not None for region in regions], pa.bool_()
+    )
     table = pa.table(columns, schema=pa.schema(fields))
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "index.lance")
@@ -116,8 +118,8 @@ def decode_regions(
                 region_id=UUID(bytes=row["region_id"]),
                 **_numbers(row),
                 flushed_generations=tuple(
-                    flushed_generation(one["generation"], one["path"])
-                    for one in row["flushed_generations"]
+                    flushed_generation(generation["generation"], generation["path"])
+                    for generation in row["flushed_generations"]
                 ),
                 region_values=(
                     _values_of(fields.get(row["region_spec_id"]), values, i)
@@ -149,16 +151,16 @@ def _has_values(table: pa.Table) -> list[bool]:
     if _HAS_VALUES in table.column_names:
         stored: list[bool] = table[_HAS_VALUES].to_pylist()
         return stored
-    known = np.zeros(table.num_rows, np.bool_)
+    has_value = np.zeros(table.num_rows, np.bool_)
     for name in table.column_names:
         if name.startswith(_FIELD_PREFIX):
-            known |= np.asarray(table[name].is_valid())
-    result: list[bool] = known.tolist()
+            has_value |= np.asarray(table[name].is_valid())
+    result: list[bool] = has_value.tolist()
     return result
 
 
 def _types(specs: Sequence[RegionSpec]) -> dict[str, pa.DataType]:
-    return {one.field_id: type_of(one.result_type) for spec in specs for one in spec.fields}
+    return {field.field_id: type_of(field.result_type) for spec in specs for field in spec.fields}
 
 
 def _read(data: bytes) -> pa.Table:

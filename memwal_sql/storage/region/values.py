@@ -47,14 +47,14 @@ def decode_values(entries: Mapping[str, pb.RegionValue], types: Types) -> Mappin
 
     Empty when the type of an entry is not known: the values are then unknown as a whole.
     """
-    known = {
+    types_by_field = {
         field_id: types.get(field_id) or (type_of(entry.type_name) if entry.type_name else None)
         for field_id, entry in entries.items()
     }
     ordered = [*(f for f in types if f in entries), *(f for f in entries if f not in types)]
-    if any(data_type is None for data_type in known.values()):
+    if any(data_type is None for data_type in types_by_field.values()):
         return {}
-    return {field_id: _value(entries[field_id], known[field_id]) for field_id in ordered}
+    return {field_id: _value(entries[field_id], types_by_field[field_id]) for field_id in ordered}
 
 
 def _bytes(array: pa.Array) -> bytes:

@@ -120,9 +120,9 @@ class RegionManifests:
         # A hint file of 1 may be as old as the region, see `_latest_from`.
         if hinted is not None and hinted > 1:
             with contextlib.suppress(CorruptFileError):  # a newer one may be whole
-                found = self._in_use(hinted, None)
-                if found is not None:
-                    return found
+                hinted_manifest = self._in_use(hinted, None)
+                if hinted_manifest is not None:
+                    return hinted_manifest
         return self.latest()
 
     def newer(self, than: RegionManifest) -> RegionManifest | None:
@@ -139,35 +139,35 @@ class RegionManifests:
             version = start
             while self.exists(version + 1):
                 version += 1
-            found = self._in_use(version, hint)
+            manifest = self._in_use(version, hint)
             # A hint file of 1 may be as old as the region, and version 1 was collected since.
-            if found is not None and (version > 1 or hint is not None):
-                return found
+            if manifest is not None and (version > 1 or hint is not None):
+                return manifest
         return self._latest_listed()
 
-    def _in_use(self, version: int, known: RegionManifest | None) -> RegionManifest | None:
+    def _in_use(self, version: int, newest: RegionManifest | None) -> RegionManifest | None:
         """A version that has been there, unless it is gone or was put into collected territory, as
-        it was where the one before it is gone; it is not read if it is `known`."""
+        it was where the one before it is gone; it is not read if it is `newest`."""
 
         def read() -> RegionManifest | MemWalError | None:
-            if known is not None and known.version == version:
-                return known if self.exists(version) else None
+            if newest is not None and newest.version == version:
+                return newest if self.exists(version) else None
             try:
                 return self.read(version)
             except MemWalError as error:
                 return error
 
-        found: list[RegionManifest | MemWalError | None] = []
-        there = beside(
+        results: list[RegionManifest | MemWalError | None] = []
+        exists = beside(
             self.remote,
             lambda: version == 1 or self.exists(version - 1),
-            lambda: found.append(read()),
+            lambda: results.append(read()),
         )
-        if not there or isinstance(found[0], NotFoundError):
+        if not exists or isinstance(results[0], NotFoundError):
             return None
-        if isinstance(found[0], MemWalError):
-            raise found[0]
-        return found[0]
+        if isinstance(results[0], MemWalError):
+            raise results[0]
+        return results[0]
 
     def create(self, manifest: RegionManifest) -> RegionManifest:
         """Create the region, or return the latest manifest of whoever created it before."""
@@ -220,14 +220,14 @@ class RegionManifests:
         # The look comes after the put has landed, or somebody could commit and collect in between.
         # A hint decides nothing, so that it does not wait for what is found.
         with unbounded():  # what was written is to be known to count, or not
-            there = beside(
+            exists = beside(
                 self.remote,
                 lambda: self._still_there(old.version, path),
                 lambda: self._write_hint(new.version),
             )
-            if not there:
+            if not exists:
                 self._withdraw(path)
-        if not there:
+        if not exists:
             raise self._conflict(new.version)
         return replace(new, message=data)
 

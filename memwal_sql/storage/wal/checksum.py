@@ -55,20 +55,20 @@ def check_seal(data: bytes, path: str) -> str | None:
     end-of-stream marker can be seen.
     """
     start, end = _head(data, path)
-    found = _SEAL.search(data, start, end) or _SEAL.search(data, 0, start)
-    if found is None:
+    seal = _SEAL.search(data, start, end) or _SEAL.search(data, 0, start)
+    if seal is None:
         if data.find(SEAL_KEY, 0, end) >= 0:
             raise CorruptFileError(f"{path} has a damaged checksum")
         if data[-_PREFIX:] != _END_OF_STREAM:
             raise TornEntryError(f"{path} ends after {len(data)} bytes")
         return None
-    length, crc = int(found[2], 16), int(found[3], 16)
+    length, crc = int(seal[2], 16), int(seal[3], 16)
     if len(data) < length and data[-_PREFIX:] != _END_OF_STREAM:
         raise TornEntryError(f"{path} ends after {len(data)} of {length} bytes")
-    before = zlib.crc32(_BLANK, zlib.crc32(data[: found.start(2)]))
-    if len(data) != length or zlib.crc32(memoryview(data)[found.end(3) :], before) != crc:
+    before = zlib.crc32(_BLANK, zlib.crc32(data[: seal.start(2)]))
+    if len(data) != length or zlib.crc32(memoryview(data)[seal.end(3) :], before) != crc:
         raise CorruptFileError(f"{path} does not have the checksum that it was written with")
-    return found[1].decode()
+    return seal[1].decode()
 
 
 def _head(data: bytes, path: str) -> tuple[int, int]:

@@ -172,5 +172,5 @@ def _number(text: bytes) -> int:
 def _one_batch(schema: pa.Schema, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0].replace_schema_metadata(None)
-    rows = pa.Table.from_batches([one.replace_schema_metadata(None) for one in batches], schema)
+    rows = pa.Table.from_batches([batch.replace_schema_metadata(None) for batch in batches], schema)
     return pa.RecordBatch.from_struct_array(rows.to_struct_array().combine_chunks())

@@ -36,14 +36,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class AppendOutcome:
-    """`found` is None when the entry landed, else what another writer had put there before."""
+    """`existing` is None when the entry landed, else what another writer had put there before."""
 
-    found: WalEntry | None
+    existing: WalEntry | None
 
     @property
     def landed(self) -> bool:
         """Whether the entry is durable at its position."""
-        return self.found is None
+        return self.existing is None
 
 
 # How far above a position is looked for entries that say that the one there is lost.
@@ -82,10 +82,10 @@ class Wal:
         Raises `OutcomeUnknownError` when nobody can say whether it landed (the writer is then
         poisoned), `StoreUnavailableError` when it did not.
         """
-        found = settle_put(self._store, self.path(position), data)
-        if found is None:
+        existing = settle_put(self._store, self.path(position), data)
+        if existing is None:
             return AppendOutcome(None)
-        return AppendOutcome(decode_entry(position, found, self.path(position)))
+        return AppendOutcome(decode_entry(position, existing, self.path(position)))
 
     def read(self, position: int) -> WalEntry | None:
         """The entry at a position; None when there is none.
@@ -123,8 +123,8 @@ class Wal:
     def near(self, first: int) -> frozenset[int]:
         """Which positions are taken of `first` and the next few, asked for at once."""
         window = range(first, first + _NEAR)
-        there = map_concurrently(self.exists, window) if self.remote else map(self.exists, window)
-        return frozenset(compress(window, there))
+        present = map_concurrently(self.exists, window) if self.remote else map(self.exists, window)
+        return frozenset(compress(window, present))
 
     def is_lost(self, position: int) -> bool:
         """Whether there is no entry at a position but one soon above it: see `missing`. More than a

@@ -64,23 +64,23 @@ class Expressions:
             )
             if _nodes(frame.logical_plan()) != (2 if condition is None else 3):
                 raise InvalidCallError(f"{shown}: an expression is about one row, without windows")
-            found = frame.to_arrow_table()
+            result = frame.to_arrow_table()
         except Exception as error:
             if not is_native(error):
                 raise
             reason = shortened(str(error)) + date_remedy(str(error))
             raise InvalidCallError(f"{shown} can't be evaluated: {reason}") from error
-        places = found.column(0).to_numpy()
+        places = result.column(0).to_numpy()
         order = pa.array(np.argsort(places, kind="stable"))
-        values = [one_array(column).take(order) for column in found.columns[1:]]
+        values = [one_array(column).take(order) for column in result.columns[1:]]
         fields = [self._schema.field(name) for name in columns]
         fitting = {f.name: _fitting(v, f) for f, v in zip(fields, values, strict=True)}
         return np.sort(places), fitting
 
 
-def pairs(old: pa.RecordBatch, given: pa.RecordBatch | None = None) -> pa.RecordBatch:
+def pairs(old: pa.RecordBatch, new: pa.RecordBatch | None = None) -> pa.RecordBatch:
     """Rows that are there, as `t`, beside those given, as `s`."""
-    sides = {"t": old} if given is None else {"t": old, "s": given}
+    sides = {"t": old} if new is None else {"t": old, "s": new}
     structs = [rows.to_struct_array() for rows in sides.values()]
     return pa.RecordBatch.from_arrays(structs, list(sides))
 
@@ -97,7 +97,7 @@ def _parsed(frame: datafusion.DataFrame, text: str) -> Any:
 
 
 def _nodes(plan: Any) -> int:
-    return 1 + sum(_nodes(one) for one in plan.inputs())
+    return 1 + sum(_nodes(node) for node in plan.inputs())
 
 
 def _fitting(values: pa.Array, field: pa.Field) -> pa.Array:

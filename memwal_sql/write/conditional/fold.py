@@ -16,10 +16,10 @@ Places = npt.NDArray[np.int64]
 
 
 def fold(
-    given: pa.RecordBatch,
+    new_rows: pa.RecordBatch,
     primary_key: Sequence[str],
     old: pa.RecordBatch,
-    there: npt.NDArray[np.bool_],
+    exists_before: npt.NDArray[np.bool_],
     keys: Sequence[Hashable],
     expressions: Expressions,
 ) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_], npt.NDArray[np.bool_], list[Hashable]]:
@@ -27,26 +27,26 @@ def fold(
     rows given that were not.
 
     Args:
-        given: columns of the rows given, several of one key in their order; `_tombstone`, if it is
-            among them, says which delete.
-        old, there, keys: for each distinct key the row that is there, nulls where there is none,
-            whether there is, and the key value.
+        new_rows: columns of the rows given, several of one key in their order; `_tombstone`, if
+            it is among them, says which delete.
+        old, exists_before, keys: for each distinct key the row that is there, nulls where there is
+            none, whether there is, and the key value.
         expressions: a row is written over one that is there if their condition is true, and with
             their values; columns that are neither given nor theirs keep their values.
     """
     place = {key: at for at, key in enumerate(keys)}
-    of_key = key_values(given.select(list(primary_key)).columns)
+    of_key = key_values(new_rows.select(list(primary_key)).columns)
     places = np.fromiter((place[key] for key in of_key), np.int64, len(of_key))
-    current, exists = old, there.copy()
+    current, exists = old, exists_before.copy()
     written = np.zeros(len(keys), np.bool_)
     skipped: list[Hashable] = []
     if not expressions:  # all rows have the same columns: the last one of a key is what it becomes
         _, last = np.unique(places[::-1], return_index=True)
         last = np.sort(len(places) - 1 - last)
-        given, places = rows_at(given, last), places[last]
+        new_rows, places = rows_at(new_rows, last), places[last]
     for turn in _turns(places, len(keys)):
         at = places[turn]
-        rows = rows_at(given, turn)
+        rows = rows_at(new_rows, turn)
         deletes = np.zeros(len(at), np.bool_)
         if TOMBSTONE in rows.schema.names:
             deletes = rows[TOMBSTONE].to_numpy(zero_copy_only=False)
@@ -60,7 +60,7 @@ def fold(
             applies[over] = False
             applies[over[met]] = True
             replaced = _with_values(replaced, values, over[met])
-            skipped += [keys[one] for one in at[~applies].tolist()]
+            skipped += [keys[place] for place in at[~applies].tolist()]
         current = _put(current, replaced.filter(pa.array(applies)), at[applies])
         exists[at[applies]] = ~deletes[applies]
         written[at[applies]] = True
@@ -87,8 +87,8 @@ def _turns(places: Places, keys: int) -> list[Places]:
 
 
 def _replaced(before: pa.RecordBatch, rows: pa.RecordBatch) -> pa.RecordBatch:
-    given = set(rows.schema.names)
-    columns = [rows[name] if name in given else before[name] for name in before.schema.names]
+    new_columns = set(rows.schema.names)
+    columns = [rows[name] if name in new_columns else before[name] for name in before.schema.names]
     return pa.RecordBatch.from_arrays(columns, before.schema.names)
 
 

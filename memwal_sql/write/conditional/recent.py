@@ -65,9 +65,9 @@ class RecentWrites:
 
     def written(self, cut: Cut, keys: Set[Hashable]) -> set[Hashable]:
         """Those of `keys` that were written after the cut."""
-        found: set[Hashable] = set()
+        keys_written: set[Hashable] = set()
         for write in reversed(self._writes):
             if write.ticket <= cut.ticket:
                 break
-            found |= write.keys & keys
-        return found
+            keys_written |= write.keys & keys
+        return keys_written

@@ -95,41 +95,41 @@ class Resolver:
         return Expressions(self._schema, when, columns)
 
     def upsert(
-        self, given: pa.RecordBatch, expressions: Expressions
+        self, new_rows: pa.RecordBatch, expressions: Expressions
     ) -> tuple[pa.RecordBatch, Compute]:
         """Rows in columns of the table; those that are there keep what is neither given nor set.
         Those with a true `_tombstone` delete theirs."""
 
         def compute(keys: pa.RecordBatch) -> Resolved:
-            old, there = self._there(keys)
+            old, live = self._live_rows(keys)
             values = self._values(keys)
-            if lacking and not there.all():
-                new = values[int(np.argmin(there))]
+            if lacking and not live.all():
+                new = values[int(np.argmin(live))]
                 raise InvalidCallError(
                     f"the required columns {lacking} are missing, and the key {new!r} is new; "
-                    f"there are {given.schema.names}"
+                    f"there are {new_rows.schema.names}"
                 )
-            rows = among(given, of_row, frozenset(values))
+            rows = among(new_rows, of_row, frozenset(values))
             current, exists, written, skipped = fold(
-                rows, self._primary_key, old, there, values, expressions
+                rows, self._primary_key, old, live, values, expressions
             )
             upserts = self._upserts(current.filter(pa.array(written & exists)))
             deletes = keys.filter(pa.array(written & ~exists))
             batches = [upserts, deletes] if len(deletes) else [upserts]
             return Resolved(concatenated(batches), skipped)
 
-        of_row = self._values(given)
-        fields = (f for f in self._schema if not f.nullable and f.name not in given.schema.names)
+        of_row = self._values(new_rows)
+        fields = (f for f in self._schema if not f.nullable and f.name not in new_rows.schema.names)
         lacking = [field.name for field in fields]
-        return self._keys(given), compute
+        return self._keys(new_rows), compute
 
     def insert(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Compute]:
         """Rows in the MemTables' schema, none of whose keys may be there."""
 
         def compute(keys: pa.RecordBatch) -> Resolved:
-            _, there = self._there(keys)
-            if there.any():
-                raise self._exist(keys.filter(pa.array(there)), "are there")
+            _, live = self._live_rows(keys)
+            if live.any():
+                raise self._exist(keys.filter(pa.array(live)), "are there")
             return Resolved(among(rows, of_row, frozenset(self._values(keys))))
 
         of_row = self._values(rows)
@@ -144,10 +144,10 @@ class Resolver:
         """The rows of these keys that meet a condition over them."""
 
         def compute(keys: pa.RecordBatch) -> Resolved:
-            old, there = self._there(keys)
-            chosen = self._meets(old, there, when, pairs)
-            skipped = self._values(keys.filter(pa.array(there & ~chosen)))
-            return Resolved(keys.filter(pa.array(chosen)), skipped, int((~there).sum()))
+            old, live = self._live_rows(keys)
+            chosen = self._meets(old, live, when, pairs)
+            skipped = self._values(keys.filter(pa.array(live & ~chosen)))
+            return Resolved(keys.filter(pa.array(chosen)), skipped, int((~live).sum()))
 
         return self._keys(keys), compute
 
@@ -158,13 +158,13 @@ class Resolver:
         when = self.expressions(where, {})
 
         def select() -> Resolved:
-            found = self._rows.to_arrow(self._primary_key, where)
+            matching = self._rows.to_arrow(self._primary_key, where)
             when.evaluate(pa.RecordBatch.from_pylist([], self._schema))
-            return Resolved(self._normaliser.tombstones(found))
+            return Resolved(self._normaliser.tombstones(matching))
 
         def compute(keys: pa.RecordBatch) -> Resolved:
-            old, there = self._there(keys)
-            chosen = self._meets(old, there, when, lambda rows: rows)
+            old, live = self._live_rows(keys)
+            chosen = self._meets(old, live, when, lambda rows: rows)
             return Resolved(keys.filter(pa.array(chosen)))
 
         return select, compute
@@ -187,8 +187,8 @@ class Resolver:
             return updated(self._batch(self._rows.to_arrow(None, where)))
 
         def compute(keys: pa.RecordBatch) -> Resolved:
-            old, there = self._there(keys)
-            return updated(old.filter(pa.array(there)))
+            old, live = self._live_rows(keys)
+            return updated(old.filter(pa.array(live)))
 
         return select, compute
 
@@ -211,25 +211,25 @@ class Resolver:
     def _meets(
         self,
         old: pa.RecordBatch,
-        there: npt.NDArray[np.bool_],
+        live: npt.NDArray[np.bool_],
         when: Expressions,
         named: Callable[[pa.RecordBatch], pa.RecordBatch],
     ) -> npt.NDArray[np.bool_]:
-        places, _ = when.evaluate(named(old.filter(pa.array(there))))
-        chosen = np.zeros(len(there), np.bool_)
-        chosen[np.flatnonzero(there)[places]] = True
+        places, _ = when.evaluate(named(old.filter(pa.array(live))))
+        chosen = np.zeros(len(live), np.bool_)
+        chosen[np.flatnonzero(live)[places]] = True
         return chosen
 
-    def _there(self, keys: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_]]:
+    def _live_rows(self, keys: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_]]:
         """For each of distinct keys the live row, nulls where there is none; and where there is."""
         asked = self._key_batch(keys)
-        found = self._batch(self._rows.get(asked.table))
-        place, wanted = self._key_batch(found).positions, asked.values
-        places = np.fromiter((place.get(key, -1) for key in wanted), np.int64, len(wanted))
-        there = places >= 0
-        if there.all():
-            return rows_at(found, places), there
-        return found.take(pa.array(places, mask=~there)), there
+        live_rows = self._batch(self._rows.get(asked.table))
+        place, key_list = self._key_batch(live_rows).positions, asked.values
+        places = np.fromiter((place.get(key, -1) for key in key_list), np.int64, len(key_list))
+        live = places >= 0
+        if live.all():
+            return rows_at(live_rows, places), live
+        return live_rows.take(pa.array(places, mask=~live)), live
 
     def _batch(self, rows: pa.Table) -> pa.RecordBatch:
         if not rows.schema.equals(self._schema):
@@ -264,17 +264,19 @@ class Resolver:
         return key_values(rows.select(self._primary_key).columns)
 
     def _exist(self, rows: pa.RecordBatch, what: str) -> KeysExistError:
-        found = rows.select(self._primary_key)
-        names = key_names(found.slice(0, _SHOWN_KEYS))
+        key_rows = rows.select(self._primary_key)
+        names = key_names(key_rows.slice(0, _SHOWN_KEYS))
         return KeysExistError(
-            f"{found.num_rows} keys to insert {what}, as {names}: upsert replaces their rows",
-            frozenset(key_names(found)),
+            f"{key_rows.num_rows} keys to insert {what}, as {names}: upsert replaces their rows",
+            frozenset(key_names(key_rows)),
         )
 
 
-def among(rows: pa.RecordBatch, keys: Sequence[Hashable], wanted: Set[Hashable]) -> pa.RecordBatch:
+def among(
+    rows: pa.RecordBatch, keys: Sequence[Hashable], chosen_keys: Set[Hashable]
+) -> pa.RecordBatch:
     """The rows whose key is wanted; `keys` are the key values of all."""
-    chosen = np.fromiter((key in wanted for key in keys), np.bool_, len(keys))
+    chosen = np.fromiter((key in chosen_keys for key in keys), np.bool_, len(keys))
     return rows if chosen.all() else rows.filter(pa.array(chosen))
 
 

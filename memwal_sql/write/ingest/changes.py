@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from exec_nodes.arrow.given_rows import FORMS, given_rows
+from exec_nodes.arrow.input_rows import FORMS, input_rows
 from memwal_sql.errors import InvalidCallError
 
 UPSERT, DELETE, BEFORE, _UNKNOWN = range(4)
@@ -24,7 +24,7 @@ _CODES: Mapping[str, int] = {
 
 
 # Columns that a stream has beside the rows', by its column of words.
-_BESIDE: Mapping[str, frozenset[str]] = {
+_OPERATION_FIELDS: Mapping[str, frozenset[str]] = {
     "_change": frozenset({"_region", "_position", "_generation"}),
     "_change_type": frozenset({"_commit_version", "_commit_timestamp"}),
 }
@@ -43,7 +43,7 @@ class Changes:
         out. Raises InvalidCallError for rows without `op`, and for a word there that is unknown."""
         if isinstance(data, Sequence) and not isinstance(data, str | bytes):
             data = _messages(data, op, frozenset(columns))
-        rows = given_rows(data)
+        rows = input_rows(data)
         if rows is None:
             raise InvalidCallError(f"{type(data).__name__} is not a set of rows: pass {FORMS}")
         self._rows = rows
@@ -58,7 +58,7 @@ class Changes:
                 f"row {row} has {words[row]!r} in {op!r}, which is not one of {sorted(_CODES)}"
             )
         self._kinds = np.array(codes, np.int64)
-        self._left_out = {op, *_BESIDE.get(op, frozenset()) - set(columns)}
+        self._left_out = {op, *_OPERATION_FIELDS.get(op, frozenset()) - set(columns)}
 
     def places(self, kind: int) -> npt.NDArray[np.int64]:
         """Where the rows of a kind are."""
@@ -71,7 +71,11 @@ class Changes:
             names = [name for name in self._rows.column_names if name not in left_out]
             return self._rows.select(names).take(pa.array(places))
         if isinstance(self._rows, Mapping):
-            columns = {n: _values(one) for n, one in self._rows.items() if n not in left_out}
+            columns = {
+                n: _values(column_values)
+                for n, column_values in self._rows.items()
+                if n not in left_out
+            }
             return {name: [values[at] for at in places] for name, values in columns.items()}
         chosen = (self._rows[at] for at in places)
         return [{name: v for name, v in row.items() if name not in left_out} for row in chosen]

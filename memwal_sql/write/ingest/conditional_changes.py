@@ -26,7 +26,7 @@ def conditional_changes(
     if len(places[0]):
         parts.append(normaliser.upserts(changes.rows(UPSERT)).columns)
     if len(places[1]):
-        deletes = normaliser.partial(pa.table(normaliser.given(changes.rows(DELETE), NULL)))
+        deletes = normaliser.partial(pa.table(normaliser.arrow_rows(changes.rows(DELETE), NULL)))
         names, count = set(deletes.schema.names), deletes.num_rows
         columns = [
             deletes[field.name] if field.name in names else pa.nulls(count, field.type)

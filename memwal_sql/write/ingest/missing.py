@@ -26,5 +26,5 @@ def missing_columns(what: str, names: Sequence[str], option: str = FILL_OPTION) 
 
 def check_missing(value: str, *more: str) -> None:
     """Raise InvalidCallError unless `value` says what becomes of them, or is one of `more`."""
-    if value not in (known := (*more, ERROR, NULL)):
-        raise InvalidCallError(f"missing={value!r} must be one of {list(known)}")
+    if value not in (options := (*more, ERROR, NULL)):
+        raise InvalidCallError(f"missing={value!r} must be one of {list(options)}")

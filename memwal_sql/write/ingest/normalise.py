@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from exec_nodes.arrow.arrays import is_list
 from exec_nodes.arrow.casts import exact_cast, exact_values
-from exec_nodes.arrow.given_rows import FORMS, given_rows, object_columns
+from exec_nodes.arrow.input_rows import FORMS, input_rows, object_columns
 from exec_nodes.arrow.large_columns import concatenated
 from exec_nodes.arrow.nested import inner_fields
 from exec_nodes.arrow.row_stream import RowStream, opened
@@ -73,7 +73,7 @@ class Normaliser:
             return self._checked(self._validated(data.columns))
         return self._checked(self._columns(self._table(data, missing), missing))
 
-    def given(self, data: Any, missing: str = KEEP) -> Rows:
+    def arrow_rows(self, data: Any, missing: str = KEEP) -> Rows:
         """The rows as Arrow has them, which `upserts` and `partial` take. All rows have the same
         columns; InvalidCallError names the row that has not."""
         check_missing(missing, KEEP)
@@ -83,12 +83,12 @@ class Normaliser:
         return rows if isinstance(rows, RowStream) else self._table(rows, missing)
 
     def lacks_columns(self, rows: Rows) -> bool:
-        """Whether rows that `given` returned lack columns of the table."""
+        """Whether rows that `arrow_rows` returned lack columns of the table."""
         return not self._names <= set(rows.schema.names)
 
     def partial(self, rows: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
-        """Rows in memory that `given` returned, in the columns that they have, which are in the
-        table's types then, the key among them. What else `upserts` checks is left to it."""
+        """Rows in memory that `arrow_rows` returned, in the columns that they have, the key among
+        them; these are in the table's types then. What else `upserts` checks is left to it."""
         names = rows.schema.names
         self._check_names(names)
         self._check_key(names)
@@ -115,8 +115,8 @@ class Normaliser:
 
     def _columns(self, table: pa.Table, missing: str) -> list[pa.Array]:
         fits = table.schema.equals(self._schema)
-        given = self._validated(table.columns) if fits else self._fit(table, missing)
-        return [_one_chunk(column) for column in given]
+        fitted = self._validated(table.columns) if fits else self._fit(table, missing)
+        return [_one_chunk(column) for column in fitted]
 
     def _checked(self, columns: list[pa.Array]) -> pa.RecordBatch:
         for name, position in self._required.items():
@@ -145,11 +145,11 @@ class Normaliser:
                 columns.append(pa.nulls(table.num_rows, field.type))
             else:
                 columns.append(_placeholders(field.type, table.num_rows))
-        given = pa.Table.from_arrays(columns, schema=self._schema)
-        return self._batch([_one_chunk(column) for column in given.columns], tombstone=True)
+        key_table = pa.Table.from_arrays(columns, schema=self._schema)
+        return self._batch([_one_chunk(column) for column in key_table.columns], tombstone=True)
 
     def _table(self, data: Any, missing: str) -> pa.Table:
-        rows = given_rows(data)
+        rows = input_rows(data)
         if isinstance(rows, pa.Table):
             if self._structs_inside:
                 self._check_objects(data, missing)
@@ -200,14 +200,14 @@ class Normaliser:
     def _fit(self, table: pa.Table, missing: str) -> list[Column]:
         names = table.column_names
         self._check_names(names)
-        given = dict(zip(names, table.columns, strict=True))
-        left_out = self._names - given.keys()
-        if missing == ERROR and left_out and self._required.keys() <= given.keys():
+        by_name = dict(zip(names, table.columns, strict=True))
+        left_out = self._names - by_name.keys()
+        if missing == ERROR and left_out and self._required.keys() <= by_name.keys():
             raise self._missing("the rows lack", left_out)
         columns: list[Column] = []
         for field in self._schema:
-            if field.name in given:
-                columns.append(exact_cast(given[field.name], field, fill=missing == NULL))
+            if field.name in by_name:
+                columns.append(exact_cast(by_name[field.name], field, fill=missing == NULL))
             elif field.name in self._required:
                 kind = "primary key" if field.name in self._primary_key else "required"
                 raise InvalidCallError(

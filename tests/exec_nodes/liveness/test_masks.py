@@ -117,5 +117,5 @@ def test_nothing_is_asked_about_rows_whose_stale_sets_are_known() -> None:
     sets = StaleSets()
     assert [one.tolist() for one in sets.of_region([newer, older])] == [[], [0]]
     found = Masks(PlanStale(None, ((newer, older),), sets))
-    assert [found.left(ordinal) for ordinal in range(2)] == [(), ()]
+    assert [found.unmasked(ordinal) for ordinal in range(2)] == [(), ()]
     assert np.array_equal(found.of(1), found.exact(1))

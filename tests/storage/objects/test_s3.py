@@ -97,7 +97,7 @@ def test_one_of_many_claimants_commits_a_manifest_version(
 def test_the_wal(store: ObjectStore) -> None:
     wal = Wal(store, REGION)
     assert wal.append(1, encode_fence(writer_epoch=1)).landed
-    found = wal.append(1, encode_fence(writer_epoch=2)).found
+    found = wal.append(1, encode_fence(writer_epoch=2)).existing
     assert found is not None and found.writer_epoch == 1
     assert [entry.position for entry in wal.entries(1)] == [1]
 

@@ -170,7 +170,7 @@ def test_an_append_to_a_taken_position_gives_what_is_there(store: ObjectStore, k
     """Protocol rule 5: the caller decides what another writer's entry means."""
     assert Wal(store, REGION).append(1, FENCE).landed
     outcome = Wal(FaultyStore(store, [Fault("put_if_absent", kind)]), REGION).append(1, ENTRY)
-    assert outcome.found == decode_entry(1, FENCE, "p") and not outcome.landed
+    assert outcome.existing == decode_entry(1, FENCE, "p") and not outcome.landed
 
 
 def test_entries_of_equal_rows_are_told_apart(store: ObjectStore) -> None:

@@ -20,7 +20,7 @@ PythonRows: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 _ERRORS = (pa.ArrowException, TypeError, ValueError)
 
 
-def given_rows(data: Any) -> pa.Table | PythonRows | None:
+def input_rows(data: Any) -> pa.Table | PythonRows | None:
     """The rows that `data` holds: a table where it holds them as Arrow, itself where it is a dict
     of columns, a list where it is an iterable of dicts; None where it is none of `FORMS`.
 
@@ -30,11 +30,11 @@ def given_rows(data: Any) -> pa.Table | PythonRows | None:
         return data
     data = opened(data)
     try:
-        found = _arrow(data)
+        table = _arrow(data)
     except _ERRORS as error:
         raise InvalidCallError(f"{type(data).__name__} can't be read: {error}") from error
-    if found is not None or isinstance(data, Mapping):
-        return data if found is None else found
+    if table is not None or isinstance(data, Mapping):
+        return data if table is None else table
     if not isinstance(data, Sequence) or isinstance(data, str | bytes):
         return None
     if all(isinstance(row, Mapping) for row in data):
@@ -55,7 +55,7 @@ def read_once(data: Any) -> Any:
 
 def object_columns(data: Any) -> dict[str, Any]:
     """The columns of a frame of pandas whose values are Python's, by the names they have in
-    `given_rows`; {} for anything else."""
+    `input_rows`; {} for anything else."""
     if not _is_pandas_frame(data):
         return {}
     return {str(name): data[name] for name in data.columns if data[name].dtype == object}
