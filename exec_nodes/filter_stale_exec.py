@@ -1,4 +1,4 @@
-"""FilterStaleExec: drops search candidates that are no rows of the table, and asks for more."""
+"""FilterStaleExec: drops search candidates that are not rows of the table, and asks for more."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class FilterStaleExec(UnaryNode):
         sources = self.masks.unmasked(ordinal)
         if sources and len(rows := np.flatnonzero(live)):
             source = self.masks.stale.sources[ordinal]
-            # Once each: several queries may have found the same row.
+            # Each row is looked up once: several queries may have found it.
             distinct, places = np.unique(addresses[rows], return_inverse=True)
             keys = source.rows_at(distinct, self.primary_key)
             live[rows] = ~self._superseded(keys, sources)[places]
@@ -116,7 +116,7 @@ class FilterStaleExec(UnaryNode):
 
 
 def _counts(rows: pa.RecordBatch, queries: int) -> npt.NDArray[np.int64]:
-    """Rows by query, without those that are no nearest ones."""
+    """Rows by query, without rows that are not nearest ones."""
     names, counted = rows.schema.names, np.ones(rows.num_rows, np.bool_)
     if DISTANCE in names:
         counted = ~np.isnan(rows.column(DISTANCE).to_numpy())

@@ -41,7 +41,7 @@ class GlobalBM25Exec(UnaryNode):
             tokens=sum([texts.total_length for texts in live]),
         )
         _ = self.corpus.resolved  # in this node's time, before those below need it
-        # As one batch: what the nodes above do to one costs more than its few rows.
+        # In one batch: each batch costs the nodes above more than its few rows.
         batches = list(self.child.execute(partition))
         if batches:
             yield concatenated(batches)

@@ -75,7 +75,7 @@ class KNNExec(Node):
         return "" if order is None else f"order={'exact' if order.exact else 'approximate'}, "
 
     def _shown_index(self) -> str:
-        """Of a source that is not open yet, the index that it may have."""
+        """The index that a source that is not open yet may have."""
         source, index = self.source, self.index
         if index is None or not isinstance(source, LanceSource):
             return "brute_force"

@@ -37,7 +37,7 @@ class NearestExec(Node):
 
     @property
     def statistics(self) -> Statistics:
-        """What is found near."""
+        """The nearest rows."""
         return Statistics(self.near.statistics.num_rows, False)
 
     def label(self) -> str:

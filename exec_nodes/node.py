@@ -20,7 +20,7 @@ from exec_nodes.base.counting import running
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What is known of a node's output before it runs. `exact` speaks of `num_rows`."""
+    """An estimate of a node's output before it runs. `exact` speaks of `num_rows`."""
 
     num_rows: int | None = None
     exact: bool = False
@@ -29,7 +29,7 @@ class Statistics:
 
 @dataclass(slots=True)
 class StreamCounts:
-    """What one stream of a node has yielded so far, and its own nanoseconds."""
+    """Counts of what one stream of a node has yielded, and its own nanoseconds."""
 
     rows: int = 0
     batches: int = 0
@@ -111,7 +111,7 @@ class Node(ABC):
 
     @property
     def statistics(self) -> Statistics:
-        """What is known of the output before execution."""
+        """The estimate of the output before execution."""
         return Statistics()
 
     @abstractmethod

@@ -68,7 +68,7 @@ class UnionExec(Node):
         dealt: list[list[tuple[int, int]]] = [[] for _ in range(count)]
         loads = [0.0] * count
         for rows, index, part in sorted(pieces, key=itemgetter(0), reverse=True):
-            # Of equal loads the one with fewer pieces: the rows may not be known.
+            # Equal loads are told apart by their number of pieces: row counts may be unknown.
             least = min(zip(loads, map(len, dealt), range(count), strict=True))[2]
             loads[least] += rows
             dealt[least].append((index, part))

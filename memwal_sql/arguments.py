@@ -34,19 +34,19 @@ def date_remedy(message: str) -> str:
 
 
 def is_whole(value: Any, least: int) -> bool:
-    """Whether it is a whole number from `least` on, numpy's too; a bool is none."""
+    """Whether it is a whole number from `least` on, numpy's too; a bool is not."""
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a number; infinite ones are, a bool and NaN are none."""
+    """Whether it is a number. Infinities are; bools and NaN are not."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return not math.isnan(value)
 
 
 def name_list(argument: str, value: Any) -> list[str]:
-    """A list of names. Raises InvalidCallError, as a single name is none."""
+    """A list of names. Raises InvalidCallError for anything else, a single name too."""
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise InvalidCallError(f"{argument}={value!r} must be a list of names: [{value!r}]")
     return list(value)

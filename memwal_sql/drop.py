@@ -51,6 +51,6 @@ def drop_table(uri: Uri, storage_options: Mapping[str, str] | None = None) -> No
         if is_not_found(error):
             raise InvalidCallError(f"{uri} is not a table: there is nothing") from None
         raise store_error(f"{uri} could not be deleted", str(error), str(error)) from error
-    for folder in (MEM_WAL_FOLDER, RECORD_FOLDER):  # of a table in memory Lance has its own alone
+    for folder in (MEM_WAL_FOLDER, RECORD_FOLDER):  # Lance deletes only its own
         store.delete_in_bulk([meta.path for meta in store.list(folder)])
     _log.info("dropped %s", uri)

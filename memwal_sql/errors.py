@@ -72,7 +72,7 @@ class ConflictError(RetryError):
 
 
 class ContentionError(RetryError):
-    """Other committers came first at every attempt: who tries again begins all of them anew."""
+    """Other committers came first at every attempt: who tries again begins all of them again."""
 
 
 class KeysExistError(InvalidCallError):
@@ -104,7 +104,7 @@ class FencedError(ReopenError):
 
 
 class ChangesCollectedError(ReopenError):
-    """Changes after the place that a change feed was to go on from were collected; begin anew with
+    """Changes after the place that a change feed was to go on from were collected; begin again with
     a full copy, as the message says."""
 
 

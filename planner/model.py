@@ -1,4 +1,4 @@
-"""What the planner plans over: one immutable snapshot of a table, and one query."""
+"""The planner's input: one immutable snapshot of a table, and one query."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TableInfo:
-    """What does not change between snapshots of one schema version.
+    """The parts of a table that snapshots of one schema version share.
 
     Attributes:
         schema: the table's logical schema, without metadata.

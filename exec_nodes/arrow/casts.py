@@ -25,16 +25,16 @@ from exec_nodes.arrow.validate import validated
 from exec_nodes.base.errors import InvalidCallError
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
-# A value that would change, and why.
+# A value that would change, and the reason.
 _Change: TypeAlias = tuple[Any, str]
 
 _ENDS = 150
-# Of the largest uint64.
+# The number of digits of the largest uint64.
 _DIGITS = 20
 _CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 _BOOLEANS = frozenset({bool, np.bool_})
 _UNCHECKED = frozenset({int, type(None)})
-# What a number in Arrow is refused for as well: it has no unit and no time zone.
+# Types for which a number is refused, in Arrow too: it has no unit and no time zone.
 _PYTHON_TIMES = {
     "date": "a datetime.date",
     "timestamp": "a datetime.datetime, such as datetime.fromtimestamp(seconds, UTC) or "
@@ -85,7 +85,7 @@ def exact_cast(
 
     `rounding` lets floats become the nearest float of fewer bits, `fill` sets fields to null that
     structs lack. Raises InvalidCallError naming
-    the column and the value when one would change, or is none of the type that the column says.
+    the column and the value when a value would change, or is not valid in the column's type.
     """
     column = validated(column, field.name)
     source, target = column.type, field.type
@@ -180,7 +180,7 @@ def _unconvertible(values: list[Any], kind: pa.DataType, reason: str) -> _Change
 
 def _refusal(value: Any, field: pa.Field, reason: str) -> InvalidCallError:
     shown = repr(value)
-    # Arrow's reason for a value that is not in others says no more.
+    # Arrow's reason adds nothing about a value that does not fit.
     why = "" if reason.startswith(f"Could not convert {shown} with") else f": {_brief(reason)}"
     if isinstance(value, str) and pa.types.is_temporal(field.type):
         why = f": a text is not a time here: give {_PYTHON_TIMES[_time_kind(field.type)]}"

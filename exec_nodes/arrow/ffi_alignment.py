@@ -1,4 +1,5 @@
-"""What Arrow in Python reads, and Rust does not: Lance and DataFusion get batches without a copy.
+"""Batches that Arrow in Python reads and Rust does not. Lance and DataFusion get batches without a
+copy.
 
 A batch that was read from an IPC stream, or that somebody made around foreign memory, may start at
 any address; Rust panics over decimals that are not at multiples of 16 bytes. Of a struct within a

@@ -12,7 +12,7 @@ from exec_nodes.arrow.arrays import is_list
 
 
 def inner_fields(kind: pa.DataType) -> list[pa.Field]:
-    """What the values of a nested type consist of; [] for any other type."""
+    """The child fields of a nested type; [] for any other type."""
     if pa.types.is_struct(kind):
         return list(kind)
     if pa.types.is_map(kind):

@@ -12,7 +12,7 @@ from pyarrow.dataset import Dataset, Scanner
 
 from exec_nodes.base.errors import InvalidCallError
 
-# Of a dataset: the defaults hold some sixty batches of 131,072 rows each.
+# Read-ahead of a dataset: the defaults hold some sixty batches of 131,072 rows each.
 _DATASET_ROWS = 8_192
 _READ_AHEAD = 2
 
@@ -27,7 +27,7 @@ class RowStream:
     batches: Iterator[pa.RecordBatch]
 
     def read_all(self) -> pa.Table:
-        """Those that are left."""
+        """The batches that have not been read."""
         return pa.Table.from_batches(list(self.batches), self.schema)
 
 

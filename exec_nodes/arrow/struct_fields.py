@@ -14,7 +14,7 @@ from exec_nodes.arrow.arrays import is_list
 from exec_nodes.arrow.nested import inner_fields
 from exec_nodes.base.errors import InvalidCallError
 
-# How a caller has what rows lack set to null.
+# The option by which a caller lets missing fields become null.
 FILL_OPTION = 'missing="null"'
 
 
@@ -119,7 +119,7 @@ def _compare_value(value: Any, target: pa.DataType, path: str, differences: Diff
         if not isinstance(value, Mapping):
             value = list(value)
             if not all(isinstance(item, tuple) for item in value):
-                return  # it is no struct, as whoever converts it says
+                return  # it is not a struct, which its conversion reports
         source_values = dict(value)
         _compare_names(source_values, target, path, differences)
         for field in target:

@@ -19,9 +19,9 @@ from exec_nodes.arrow.nested import inner_arrays, inner_fields, with_inner_array
 from exec_nodes.base.errors import InvalidCallError
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
-# The second where a view points out of its buffers.
+# Arrow raises the second where a view points outside its buffers.
 _INVALID = (pa.ArrowInvalid, pa.ArrowIndexError)
-# Raises one of them.
+# Raises one of these errors.
 _Check: TypeAlias = Callable[[pa.Array], None]
 
 _BYTES_OF = {
@@ -33,7 +33,8 @@ _SHOWN = 40
 
 
 def validated(column: Column, name: str) -> Column:
-    """`column` itself, or a copy if NULLs hide bytes that are no text: Lance would not write it.
+    """`column` itself, or a copy if NULLs hide bytes that are not valid text: Lance would not write
+    it.
 
     Only what a slice shows is looked at. Raises InvalidCallError naming the column and the row of
     a value that its type does not have.
@@ -135,7 +136,7 @@ def _check_indices(array: pa.DictionaryArray) -> None:
 
 def _check_text(array: pa.Array) -> None:
     if array.null_count and array.type in (pa.string(), pa.large_string()):
-        # What NULLs hide too: it is written with the rest.
+        # Values below NULLs are checked too: they are written with the others.
         buffers = [None, *array.buffers()[1:]]
         array = pa.Array.from_buffers(array.type, len(array), buffers, offset=array.offset)
     array.validate(full=True)

@@ -25,7 +25,7 @@ ROW_ADDRESS_FIELD = pa.field(ROW_ADDRESS, pa.uint64(), nullable=False)
 TOMBSTONE_FIELD = pa.field(TOMBSTONE, pa.bool_(), nullable=False)
 SOURCE_FIELD = pa.field(SOURCE, pa.int32(), nullable=False)
 KEY_POSITION_FIELD = pa.field(KEY_POSITION, pa.int64(), nullable=False)
-# Of a row address.
+# The type of a row address.
 ADDRESS_BYTES = 8
 
 RowAddresses = npt.NDArray[np.uint64]
@@ -36,7 +36,7 @@ QUERY = "_query"
 DISTANCE_FIELD = pa.field(DISTANCE, pa.float32(), nullable=False)
 SCORE_FIELD = pa.field(SCORE, pa.float32(), nullable=False)
 QUERY_FIELD = pa.field(QUERY, pa.int32(), nullable=False)
-# As Lance calls it in results.
+# Lance's name for the column in results.
 QUERY_INDEX_FIELD = pa.field("query_index", pa.int32(), nullable=False)
 
 DISTANCE_ROWS = pa.schema([ROW_ADDRESS_FIELD, SOURCE_FIELD, DISTANCE_FIELD])

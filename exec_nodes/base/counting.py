@@ -1,4 +1,4 @@
-"""What is counted for the node that runs, from wherever the work is done."""
+"""Counters of the node that runs, from wherever the work is done."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def count(**counts: int) -> None:
 
 
 def lance_reads() -> Callable[[Any], None] | None:
-    """What a scanner of Lance takes as `scan_stats_callback`: it counts what the scan reads.
+    """A `scan_stats_callback` for a scanner of Lance: it counts what the scan reads.
 
     Counts lance_requests and lance_bytes of the store, and fragments, indexes and partitions of
     indexes as far as they were read: what is in Lance's cache costs neither.

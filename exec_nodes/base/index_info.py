@@ -1,4 +1,4 @@
-"""What a plan knows of an index of the base table."""
+"""An index of the base table, as plans see it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What signal handlers raise, as Ctrl-C does, where native code and its errors are."""
+"""Exceptions of signal handlers (Ctrl-C) that come out of native code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from exec_nodes.base.errors import MemWalError
 
-# As Rust shows a Python exception, for people and for developers.
+# Rust's two texts of a Python exception: Display and Debug.
 _INTERRUPT = re.compile(r"External error: KeyboardInterrupt\b|<class 'KeyboardInterrupt'>")
 
 
@@ -17,8 +17,9 @@ def raise_interrupt(error: BaseException) -> None:
 
 
 def is_native(error: BaseException) -> bool:
-    """Whether DataFusion or Arrow may have raised an error, which have no class for all of theirs.
-    What a signal handler raised, as that of a time limit, has a class of its own, or TimeoutError.
+    """Whether DataFusion or Arrow may have raised an error: neither has a class for all of its
+    errors. What a signal handler raised, as that of a time limit, has a class of its own, or
+    TimeoutError.
     """
     module = type(error).__module__
     return not isinstance(error, OSError) and module in ("builtins", "pyarrow.lib")

@@ -1,4 +1,4 @@
-"""What must not be said: secrets of storage options, wherever somebody else's text repeats them.
+"""Blanks secrets of storage options out of texts that repeat them.
 
 Stores answer with what they were sent, and clients quote answers and addresses in their errors. So
 the secrets that this process was given are blanked out of the texts of errors, by value.
@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from threading import Lock
 from urllib.parse import quote, unquote
 
-# Shorter ones are words that stand in texts by chance.
+# Shorter secrets may be ordinary words of a text.
 _SHORTEST = 8
-# In the texts of the store that was sent them.
+# The least length in answers of the store that was sent the secret.
 _SHORTEST_SENT = 4
 # Credentials that are given for some hours are replaced for as long as a process lives.
 _KEPT = 1024

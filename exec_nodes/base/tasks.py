@@ -38,9 +38,8 @@ def map_in_threads(call: Callable[[T], R], items: Iterable[T], threads: int) -> 
 
 
 def in_background(call: Callable[[], object], *, is_long: bool = False) -> bool:
-    """Call `call` some time soon, on another thread. What it raises is lost: it is for what only
-    makes later work faster. False if the process is about to end, and nothing of the kind is done
-    any more.
+    """Call `call` soon, on another thread. Its errors are lost: use it for work that only makes
+    later work faster. Returns False if the process is about to end and takes no such work any more.
 
     Calls that take long are made one by one, apart from the others. At the end of the process those
     that wait are left out, and a long one that is under way should look at `is_ending`.
@@ -108,5 +107,5 @@ def _lanes(_pid: int) -> tuple[_Lane, _Lane]:
     return _Lane(_BACKGROUND_THREADS), _Lane(1)
 
 
-# The last one is asked.
+# Ways to start a background call; the last one is used.
 _starts: list[Callable[[Callable[[], object]], object]] = []

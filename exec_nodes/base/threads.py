@@ -31,13 +31,13 @@ _LONGEST_WAIT_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[R]):
-    """What a call returned, or raised."""
+    """The result of a call, or its error."""
 
     result: R | None = None
     error: BaseException | None = None
 
     def get(self) -> R:
-        """What the call returned; raises what it raised."""
+        """Returns the result, or raises the error."""
         if self.error is not None:
             raise self.error
         return self.result  # type: ignore[return-value]
@@ -111,7 +111,7 @@ class Changes:
 
 @lru_cache(maxsize=1)
 def threads_of(_pid: int) -> Threads:
-    """Those of a process: a fork takes no threads along."""
+    """The idle threads of a process: a fork takes no threads along."""
     return Threads()
 
 
@@ -123,8 +123,8 @@ def start_call(call: Callable[[], None]) -> None:
 def outcomes(
     call: Callable[[T], R], items: Iterable[T], threads: int, *, all_end: bool
 ) -> list[Outcome[R]]:
-    """What `call` makes of all items, in their order, in the caller's context, on so many threads
-    at once. `call` may use others.
+    """The results of `call` for all items, in their order, in the caller's context, on so many
+    threads at once. `call` may use others.
 
     Whoever is interrupted begins no more calls; those under way are waited for if `all_end`.
     """
@@ -175,21 +175,21 @@ def _wait_for(ended: SimpleQueue[None]) -> None:
 
 
 def beyond_signals(call: Callable[[], R]) -> R:
-    """What `call` returns, made where no signal handler runs: in another thread, if this is the
-    main one. So what a handler raises comes out here, as it is, and at once."""
+    """Run `call` where no signal handler runs: in another thread if this is the main one. So the
+    exception of a handler comes out here at once, unchanged."""
     if get_ident() != main_thread().ident:
         return call()
     return in_thread(call)
 
 
 def in_thread(call: Callable[[], R]) -> R:
-    """What `call` returns in another thread. Whoever is interrupted does not wait for it."""
+    """Run `call` in another thread. An interrupted caller does not wait for it."""
     [outcome] = outcomes(lambda made: made(), [call], 1, all_end=False)
     return outcome.get()
 
 
 def first_error(results: Sequence[Outcome[R]]) -> list[R]:
-    """What all calls returned; raises what the first of those that failed has raised."""
+    """The results of all calls; raises the first error."""
     return [outcome.get() for outcome in results]
 
 

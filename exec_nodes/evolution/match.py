@@ -1,4 +1,4 @@
-"""Which fields of stored rows are which of now: by field id, inside nested types too.
+"""Matches fields of stored rows with the current fields: by field id, inside nested types too.
 
 Ids are in the metadata of Arrow fields. A field without one goes by its name.
 """
@@ -82,7 +82,7 @@ def _match_inside(stored: pa.DataType, target: pa.DataType, path: str) -> Matche
         return None  # a nested type does not become another one
     if pa.types.is_struct(target):
         return match(own, fields, path)
-    # The item of a list, the key and the value of a map.
+    # Children of a list or map are matched by place.
     pairs = zip(own, fields, strict=True)
     inside = [_match_inside(a.type, b.type, path) for a, b in pairs]
     return Matched(

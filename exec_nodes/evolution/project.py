@@ -99,7 +99,7 @@ class CurrentSchema:
         in their order, without indexes: it is rare, and ends when the generation is merged.
         """
         own = dataset.lance_schema
-        if own == self._agreeing:  # as of most generations: the rest takes ten times as long
+        if own == self._agreeing:  # most generations end here: the rest takes ten times as long
             return dataset
         by_id = ByFieldId(numbered(dataset.schema, own), self.schema)
         if by_id.names_agree:

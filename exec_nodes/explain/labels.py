@@ -24,7 +24,7 @@ def guard_label(source: Source) -> str:
 
 
 def guard_labels(sources: Iterable[Source]) -> str:
-    """Those of several sources."""
+    """The labels of several sources."""
     return ", ".join(map(guard_label, sources))
 
 

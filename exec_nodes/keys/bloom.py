@@ -47,7 +47,7 @@ class BloomFilter:
         a filter that has lost bits hides the newest rows.
         """
         if not data or len(data) % BLOCK_BYTES:
-            what = f"{len(data)} bytes, which is no whole number of {BLOCK_BYTES}-byte blocks"
+            what = f"{len(data)} bytes, not a whole number of {BLOCK_BYTES}-byte blocks"
         elif not any(data):
             what = "zeros only"
         elif checksum is not None and zlib.crc32(data) != checksum:

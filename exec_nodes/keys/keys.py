@@ -87,8 +87,8 @@ def is_integral(kind: pa.DataType) -> bool:
 def key_column(columns: Sequence[KeyColumn]) -> KeyColumn:
     """One column that is equal in two rows exactly if all key columns are.
 
-    A single key column is returned as it is (see `plain`); a composite key becomes binary: each
-    part's bytes, those of varying length preceded by their length.
+    A single key column is returned as it is (see `plain`); a composite key becomes binary: the
+    bytes of each part, with the length first where it varies.
     """
     if len(columns) == 1:
         return plain(columns[0])

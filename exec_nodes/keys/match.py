@@ -1,4 +1,4 @@
-"""Which rows of a source belong to the keys asked for."""
+"""Finds the rows of a source that belong to given keys."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def rows_of_keys(table: pa.Table, keys: KeyBatch) -> tuple[Rows, Positions]:
 
 
 def last_rows(addresses: RowAddresses, positions: Positions) -> Positions:
-    """Of the rows with the same key position, the one with the highest address; ascending
+    """The row with the highest address for each key position; ascending
     indices into both arguments."""
     order = np.lexsort((addresses, positions))
     ordered = positions[order]

@@ -15,7 +15,7 @@ _INT64_MIN = -(2**63)
 def key_condition(keys: KeyBatch) -> str | None:
     """A condition that every row of these keys meets; None if Lance's SQL can't express it.
 
-    Of a composite key, each column is matched on its own, so other rows may meet it too.
+    The columns of a composite key are matched one by one, so other rows may meet it too.
     """
     conditions = []
     for name, column in zip(keys.names, keys.table.columns, strict=True):

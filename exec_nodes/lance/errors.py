@@ -1,4 +1,4 @@
-"""What Lance's errors mean: only their text tells."""
+"""The meaning of Lance's errors, which only their text tells."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ def lance_errors(name: str, place: str) -> Iterator[None]:
 
 @contextmanager
 def lance_panics(name: str, place: str) -> Iterator[None]:
-    """Turn a panic of Lance, which is no `Exception`, into CorruptFileError: for callers that tell
-    its errors apart themselves."""
+    """Turn a panic of Lance, which is not an `Exception`, into CorruptFileError: for callers that
+    handle Lance's errors themselves."""
     try:
         yield
     except BaseException as error:
@@ -126,7 +126,6 @@ def damaged(name: str, place: str, why: object) -> CorruptFileError:
 def _again(name: str) -> str:
     if name == BASE_NAME:
         return (
-            "if Lance has cleaned up the version, a query of now works when it is run again, "
-            "one of that version never will"
+            "if Lance has cleaned up the version, a new query works, one of that version never will"
         )
     return "if it was merged and collected meanwhile, the query works when it is run again"

@@ -28,7 +28,7 @@ def fragment_identity(place: str, fragment: Any) -> Hashable:
     """Tells the values of a fragment of the table at `place`, in every version, whatever was
     deleted of its rows. What is kept of a column goes by this and by the column's field id.
 
-    Files are never written anew under their names, but another file may hold a column from some
+    Files are never rewritten under their names, but another file may hold a column from some
     version on, and an overlay replace values of some rows.
     """
     metadata = fragment.metadata

@@ -11,9 +11,9 @@ _MOVED = "__lance_frag_reuse"
 
 
 def indexes_of(dataset: Any, name: str = BASE_NAME) -> Sequence[Any]:
-    """As Lance describes them, in its order. Raises CorruptFileError where what a manifest says of
-    them is damaged, or lists a segment twice, which ends the process when Lance is asked for its
-    statistics; `name` is the table's in errors."""
+    """Lance's descriptions of the indexes, in its order. Raises CorruptFileError where their part
+    of a manifest is damaged, or lists a segment twice: Lance's statistics of such an index end the
+    process; `name` is the table's in errors."""
     with lance_errors(name, dataset.uri):
         descriptions: Sequence[Any] = dataset.describe_indices()
     segments = [segment.uuid for index in descriptions for segment in index.segments]

@@ -1,4 +1,5 @@
-"""Streams between Lance and Python: of what Python raises in one, Lance keeps the text alone."""
+"""Streams between Lance and Python: Lance keeps only the text of an error that Python raises in
+one."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ import pyarrow as pa
 
 from exec_nodes.base.threads import beyond_signals
 
-# Lance runs signal handlers, as that of Ctrl-C, while it reads a stream: so none is read where they
-# run.
+# Lance runs signal handlers (Ctrl-C) while it reads a stream, so streams are read in a thread
+# without handlers.
 
 
 def rows_of(scan: Any) -> pa.Table:

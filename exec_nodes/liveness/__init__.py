@@ -1,1 +1,1 @@
-"""Which rows are the newest of their key: stale sets, masks, joins with the base."""
+"""Finds the newest row of each key: stale sets, masks, joins with the base."""

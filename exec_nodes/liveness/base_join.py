@@ -17,7 +17,8 @@ from exec_nodes.keys.keys import KeyBatch, KeyColumn, key_column, one_array
 from exec_nodes.keys.sql import key_condition
 from exec_nodes.sources.source import Source, SourceKeys
 
-# Up to one new key for so many base rows, the base's btree is asked instead of reading its keys.
+# With at most one new key for so many base rows, the base's btree is asked instead of reading all
+# keys.
 _ROWS_PER_INDEXED_KEY = 100
 # Keys of the base that are matched at once: where finding them prepares a hash table each time,
 # and where it does not, so that intermediate arrays stay in the processor's caches.
@@ -53,7 +54,7 @@ class Superseded:
 
 
 class Piece:
-    """What a match finds in some rows of the base, given one batch after the other."""
+    """The matches in some rows of the base, given one batch after the other."""
 
     def __init__(self, numbers: KeyCodes, owners: Sequence[Owners]) -> None:
         self._numbers = numbers
@@ -73,7 +74,7 @@ class Piece:
 
 
 class BaseMatch:
-    """Which rows of a base table are superseded, and by which of some newer sources.
+    """Finds the rows of a base table that newer sources supersede, and by which.
 
     Args:
         newer: each source with the position of its first row that counts.
@@ -113,7 +114,7 @@ class BaseMatch:
         return Piece(self.numbers, self._owners)
 
     def result(self, pieces: Iterable[Piece]) -> Superseded:
-        """What was found in pieces that have every row of the base once."""
+        """The result of pieces that have every row of the base once."""
         pieces = list(pieces)
         matched = (addresses for piece in pieces for addresses in piece.addresses)
         addresses = np.concatenate([np.empty(0, np.uint64), *matched])
@@ -125,7 +126,7 @@ class BaseMatch:
         return Superseded(addresses, owners_of)
 
     def read(self, base: Source) -> Superseded:
-        """What is found in the rows of `base`."""
+        """The matches in the rows of `base`."""
         piece = self.piece()
         resident = base.resident_keys(self._keys)
         for keys, addresses in self._base_keys(base) if resident is None else [resident]:

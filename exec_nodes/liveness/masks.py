@@ -1,9 +1,10 @@
-"""Which stale rows a search masks in its sources, and what it has to ask newer sources for.
+"""The stale rows that a search masks in its sources, and the keys that it has to ask newer sources
+for.
 
 A search looks at some dozens of candidates, so it need not know every stale row. What flushed
 generations replace never changes: it is matched once a flush, cached (`stale`), and masked inside
 the sources, before anything is ranked. What MemTables replace changes with every write, and
-matching it anew would make each search pay for the writes before it: their key indexes are asked
+matching it again would make each search pay for the writes before it: their key indexes are asked
 about the candidates instead. The same holds for the generations above a base table so large that
 matching its keys takes noticeably long, at least until that was done in the background: their bloom
 filters are asked, and on a hit their keys.

@@ -1,4 +1,4 @@
-"""Stale sets: which rows of a source are no rows of the table.
+"""Stale sets: the rows of a source that are not rows of the table.
 
 Protocol rule 16: they belong to a pair (source, newer sources) and never change, so they are
 computed once, from unfiltered keys, and cached. A row is stale if a newer source of its region
@@ -30,7 +30,7 @@ _KIND = "stale rows"
 
 
 def cover_of(sources: Sequence[Source]) -> Cover:
-    """What a stale set has been computed against; `rows` names the prefix of a MemTable."""
+    """The sources that a stale set was computed against; `rows` names the prefix of a MemTable."""
     return tuple([(source.identity, source.rows) for source in sources])
 
 
@@ -142,7 +142,7 @@ class StaleSets:
         missing: list[tuple[int, Source, int]] = []
         for index, source in enumerate(newer):
             pair: _Pair | None = self._store.get(_pair_key(base, source))
-            # An older prefix of a MemTable than the one that is cached is matched anew.
+            # An older prefix of a MemTable than the one that is cached is matched again.
             rows = 0 if pair is None or pair.rows > source.rows else pair.rows
             pairs.append(_nothing() if pair is None or not rows else pair.addresses)
             if rows < source.rows:
@@ -227,7 +227,7 @@ class PlanStale:
         return True
 
     def learner(self) -> BaseMatch | None:
-        """What finds the stale rows of the base while they are scanned, if they are not known.
+        """Finds the stale rows of the base while they are scanned, if they are not known.
 
         The same for all partitions of a plan. Whoever scans one gives a `piece` of it every batch,
         leaves out the rows that it finds stale, and hands the piece over to `learned` when the
@@ -312,14 +312,14 @@ def _nothing() -> RowAddresses:
 
 
 def _union(parts: Sequence[RowAddresses]) -> RowAddresses:
-    # By sorting: numpy's own unique hashes, which takes ten times as long.
+    # Sorted first: numpy's own `unique` hashes, which takes ten times as long.
     merged = np.sort(np.concatenate([_nothing(), *parts]), kind="stable")
     return merged[np.append(True, merged[1:] != merged[:-1])] if len(merged) else merged
 
 
 def _newer_than(old: Cover, new: Cover) -> int | None:
     """How many sources `new` has above all of `old`, whose newest one may have grown; `_EQUAL` if
-    the two are equal, None if `new` is no such extension."""
+    the two are equal, None if `new` is not such an extension."""
     extra = len(new) - len(old)
     if old == new:
         return _EQUAL
@@ -335,8 +335,8 @@ def _from_scratch(sources: Sequence[Source], numbers: KeyCodes | None = None) ->
 
 
 def _hidden(keys: Sequence[SourceKeys], numbers: KeyCodes) -> list[RowAddresses]:
-    """What is stale of rows in consequence of each other, whose keys have these codes; newest
-    first."""
+    """The stale rows of sources with these key codes, newest first: rows whose key a newer source
+    has."""
     seen = code_set(numbers)
     sets, start = [], 0
     for k in keys:

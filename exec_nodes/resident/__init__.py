@@ -1,1 +1,1 @@
-"""What is kept in memory of immutable files: columns and keys of fragments and generations."""
+"""Parts of immutable files in memory: columns and keys of fragments and generations."""

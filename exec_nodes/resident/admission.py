@@ -1,4 +1,4 @@
-"""What is worth being read into memory."""
+"""Thresholds for reading into memory."""
 
 from __future__ import annotations
 

@@ -47,8 +47,8 @@ class _Column:
 
 
 class FragmentColumns:
-    """What is kept of one version of the table at `place`, and may be of others too. Safe to use
-    from several threads.
+    """The columns kept for one version of the table at `place`; other versions may share them. Safe
+    to use from several threads.
 
     Attributes:
         ids: of the stored columns, by name: what Lance knows them by, whatever their names.
@@ -149,7 +149,7 @@ class FragmentColumns:
         new: dict[tuple[int, ...], list[pa.Field]] = {}
         for field in schema:
             keys = kept.get((self.ids.get(field.name), field.type), ())
-            used = [self._store.take_use(key) for key in keys]  # of all, not up to the first
+            used = [self._store.take_use(key) for key in keys]  # takes each, not just the first
             if any(used):
                 last = max(_number_in(self._place, key) or 0 for key in keys)
                 after = tuple(number for number in self.fragments if number > last)
@@ -266,13 +266,13 @@ class FragmentColumns:
         return Key("row addresses", (identity,), deletions)
 
     def _keys(self, fragment: Any, fields: Iterable[pa.Field]) -> tuple[list[Key], Hashable]:
-        """Of some columns of a fragment; and what tells its rows of this version."""
+        """Keys of some columns of a fragment, and what identifies its rows in this version."""
         identity, deletions = self._identified(fragment)
         details = [(self.ids[field.name], field.type) for field in fields]
         return [Key("column", (identity,), detail) for detail in details], deletions
 
     def _identified(self, fragment: Any) -> tuple[Hashable, Hashable]:
-        """What tells a fragment, and its rows of this version; Lance makes it anew each time."""
+        """What identifies a fragment and its rows in this version; Lance makes it at each call."""
         identity = self._identities.get(fragment.fragment_id)
         if identity is None:
             identity = fragment_identity(self._place, fragment), fragment.deletion_file()

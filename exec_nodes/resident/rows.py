@@ -36,7 +36,7 @@ class ResidentRows:
         tables = [table for table in kept if table is not None]
         numbers = hash(tuple(fragment.fragment_id for fragment in fragments))
         work, pays = f"scan of {numbers}", self._columns.pays
-        # Of each column, as scans have some of them in common.
+        # Counted for each column, as scans share some of them.
         scanned = [pays(work, [name], 1, 2) for name in schema.names]
         again = bool(tables) or all(scanned)
         most = self._columns.largest // parts if again else 0

@@ -23,7 +23,8 @@ T = TypeVar("T")
 
 class Wear(Thresholds):
     """Each run is searched by itself, and in it the rows of fragments that a version does not have
-    any more: of `most_runs` all but the largest are made anew, and all of them when they would have
+    any more: of `most_runs` all but the largest are made again, and all of them when they would
+        have
     more than `most_share` times the rows of the version."""
 
     most_runs = 8
@@ -47,7 +48,7 @@ class Builder(Protocol[T]):
 
 @dataclass(frozen=True, eq=False)
 class Run(Generic[T]):
-    """What was derived of some fragments.
+    """An artefact derived from some fragments.
 
     Attributes:
         fragments: their identities, see `fragment_identity`; none where a run is no part of a
@@ -71,7 +72,7 @@ class LiveRun(Generic[T]):
 
 @dataclass(frozen=True)
 class Coverage(Generic[T]):
-    """What is resident of a version.
+    """The resident runs of a version.
 
     Attributes:
         runs: those that have some of its fragments, in the order in which they were read; no two
@@ -99,7 +100,7 @@ class ResidentRuns(Generic[T]):
         self.key = key
         self._store = store
         self._fragments = fragments
-        # Of the runs that were looked at last: their fragments, and what the version has of them.
+        # For the last runs: their fragments, and which of these the version has.
         self._cached: tuple[list[frozenset[Hashable]], list[dict[int, Any]], list[Any], int]
         self._cached = [], [], list(fragments.values()), self.rows
         self._reading = False
@@ -114,13 +115,13 @@ class ResidentRuns(Generic[T]):
         return self._store.take_use(self.key)
 
     def coverage(self) -> Coverage[T]:
-        """What is resident."""
+        """The coverage, without reading anything."""
         return self._coverage(self._store.get(self.key) or ())
 
     def read(
         self, builder: Builder[T], saved: int, *, eager: Callable[[], bool] | None = None
     ) -> Coverage[T]:
-        """What is resident once what this call may read was read.
+        """The coverage after this call has read what it may.
 
         That is all if `eager` says so, and little of what a version has more than another one. The
         rest is read in the background: if none is resident, when so many calls were made as pay for
@@ -142,7 +143,7 @@ class ResidentRuns(Generic[T]):
         return coverage
 
     def extend(self, builder: Builder[T]) -> Coverage[T]:
-        """What is resident after all that is missing was read."""
+        """The coverage after everything missing was read."""
         with self._store.locked(self.key):
             coverage = self.coverage()
             if not coverage.unread:

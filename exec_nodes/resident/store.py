@@ -1,4 +1,4 @@
-"""What is kept in memory of immutable files, under one budget of the process.
+"""Artefacts of immutable files in memory, under one budget for the process.
 
 An artefact is derived once from files that never change (a column of a fragment, the keys of a
 generation, the postings of an index) and kept until memory is needed or until no new query reads
@@ -23,10 +23,10 @@ T = TypeVar("T")
 
 _MIB = 1024 * 1024
 _SMALLEST_DEFAULT, _LARGEST_DEFAULT = 256 * _MIB, 4096 * _MIB
-# What an artefact takes beside its bytes: its key, its owners and the store's entry. 340 to 800
-# were measured in Python 3.11.
+# Overhead of an artefact: its key, its owners and the store's entry. 340 to 800 bytes were measured
+# in Python 3.11.
 ENTRY_BYTES = 500
-# Of so many works is known what they have saved.
+# The number of works whose savings are remembered.
 _MOST_ACCOUNTS = 4096
 _UNITS = {"": 1, "kib": 1024, "mib": _MIB, "gib": 1024 * _MIB, "tib": _MIB * _MIB}
 _MEMORY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(|[KMGT]iB)\s*", re.IGNORECASE)
@@ -104,7 +104,7 @@ class ResidentStore:
 
     @property
     def max_bytes(self) -> int:
-        """The budget. Raises InvalidCallError for a `MEMWAL_MEMORY` that is none."""
+        """The budget in bytes. Raises InvalidCallError if `MEMWAL_MEMORY` is not a valid size."""
         if self._max_bytes is None:
             self._max_bytes = default_budget()
         return self._max_bytes
@@ -222,7 +222,7 @@ class ResidentStore:
         """Whether deriving the artefact of `key` has paid for itself, had it been resident.
 
         Each call adds `saved`, what this one would have saved, to the account of the key; when the
-        account has reached `cost`, in the same unit, one caller is told so and it begins anew.
+        account has reached `cost`, in the same unit, one caller is told so and it begins again.
         """
         with self._lock:
             account = self._accounts.pop(key, 0) + saved

@@ -1,1 +1,1 @@
-"""What plans read: the base table, generations and MemTables, and which of their rows are stale."""
+"""The sources of plans: the base table, generations and MemTables, and their stale rows."""

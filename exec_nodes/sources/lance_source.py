@@ -50,7 +50,7 @@ from exec_nodes.sources.source import SourceKeys, merged_addresses
 
 
 class TableShape(Protocol):
-    """What a source must know of its table."""
+    """The facts about its table that a source needs."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -329,7 +329,7 @@ class LanceSource(LanceVersion):
         newest = np.arange(len(rows))
         if self._tombstone:  # the base gives what scans give, see `Source.last`
             newest = last_rows(addresses[rows], positions)
-        # Selected last: a table of no columns has forgotten how many rows it has.
+        # Columns are selected last: a table without columns has lost its number of rows.
         rows_taken = taken(table, rows[newest])
         if not self._tombstone:
             live = pa.array(np.zeros(len(newest), np.bool_))

@@ -27,7 +27,7 @@ def scan_table(
     output = [*columns, ROW_ADDRESS]
     inputs = [name for condition in filters for name in condition.columns]
     needed = list(dict.fromkeys([*columns, *inputs]))
-    # Not append_column: a table of no columns has forgotten how many rows it has.
+    # append_column does not do: a table without columns has lost its number of rows.
     rows = pa.Table.from_arrays(
         [*[table[name] for name in needed], pa.array(addresses)],
         schema=pa.schema([*[table.schema.field(name) for name in needed], ROW_ADDRESS_FIELD]),

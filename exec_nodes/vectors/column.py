@@ -18,7 +18,7 @@ from memwal_native import VectorCodes
 from memwal_native import distances as native_distances
 
 Metric = Literal["l2", "cosine", "dot", "hamming"]
-# Of float vectors; uint8 vectors are compared by hamming.
+# The metrics of float vectors; uint8 vectors are compared by hamming.
 FLOAT_METRICS: tuple[Metric, ...] = ("l2", "cosine", "dot")
 
 # (rows, dimension): float16, float32, float64 or uint8.
@@ -30,7 +30,7 @@ Addresses = npt.NDArray[np.uint64]
 Positions = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-# Of a coded row, beside a byte an element: what it is scaled by, its square and its error.
+# Bytes of a coded row beside a byte an element: its scale, its square and its error.
 _ROW_BYTES = 12
 
 

@@ -41,7 +41,7 @@ class IndexUse(Thresholds):
     # Partitions probed where every row is live and matches: recall 0.99 on 200,000 clustered
     # vectors in 256 partitions.
     probes = 20
-    # Candidates are at least so many, as the few nearest may be anywhere among them.
+    # The least number of candidates: the few nearest may be anywhere among them.
     fewest_refined = 50
     # Rows that count are measured one by one if they are at most this share of all: probing in
     # proportion to the others would leave out few partitions.

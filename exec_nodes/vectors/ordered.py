@@ -16,12 +16,12 @@ from exec_nodes.base.columns import RowAddresses
 from exec_nodes.vectors.column import Flags, Metric, VectorColumn
 from exec_nodes.vectors.nearest import Bounds, Candidates, NearestQuery, nearest, nearest_of
 
-# Beyond those asked for, so that most searches see in one pass that no other row is as near.
+# Extra candidates, so that most searches see in one pass that no other row is as near.
 _SPARE = 8
-# More than what rounding to float32 is wrong by, as a share; and near 0, where it has few digits.
+# Bounds above the error of rounding to float32: relative, and absolute near 0.
 _ROUNDED = 2.0**-20
 _LEAST = 1e-44
-# More than what the sum of a vector's products is wrong by, for each of its elements, as a share.
+# A bound above the relative error of a sum of products, for each element of a vector.
 _SUMMED = 2.0**-50
 
 

@@ -26,7 +26,7 @@ from exec_nodes.sources.source import Source
 from exec_nodes.vectors.column import Flags, Metric, VectorColumn, code_bytes
 from memwal_native import VectorCodes
 
-# Of an element: float16 is widened.
+# Bytes of an element in memory: float16 is widened to float32.
 _LEAST_BYTES = 4
 T = TypeVar("T")
 VectorRun = LiveRun[VectorColumn]

@@ -24,7 +24,7 @@ from exec_nodes.vectors.resident import VectorRun, live_flags, resident_vectors
 # By how much more candidates are asked for when too few met a filter that Lance can't take.
 _GROWTH = 8
 
-# Vectors, and which of them count; None: all.
+# Vectors, and flags of those that count; None: all count.
 _Part = tuple[VectorColumn, Flags | None]
 
 

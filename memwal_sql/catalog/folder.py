@@ -60,7 +60,8 @@ class Folder:
         self._parent = open_store(parent or "/", storage_options)
 
     def names(self) -> list[str]:
-        """Of all tables, in order. A link to a table's folder is one, as it is to `open_table`."""
+        """The names of all tables, in order. A link to a table's folder counts, as for
+        `open_table`."""
         folders = self._folders()
         return sorted(
             folder.removesuffix(_SUFFIX) for folder in folders if folder.endswith(_SUFFIX)
@@ -93,8 +94,8 @@ class Folder:
         return self._table_of(name) in self.names()
 
     def mounted(self, name: str) -> MountedTable | None:
-        """What a session reads under a name: a table, a plain one of Lance's, or one about a table;
-        None for none."""
+        """What a session reads under a name: a table, a plain Lance table or a metadata table; None
+        if there is none."""
         of = self._table_of(name)
         table = self._table(of)
         if of != name:
@@ -108,14 +109,15 @@ class Folder:
         return None if dataset is None else MountedTable(LanceProvider(dataset))
 
     def registered(self, name: str) -> Registered | None:
-        """A table of this package as it is now; None for another one, or none."""
+        """A table of this package in its newest state; None if it is another table or does not
+        exist."""
         table = self._table(name)
         if table is None:
             return None
         return Registered(name, table, table.schema, self._consistency, None, self._missing)
 
     def forget(self, name: str) -> None:
-        """Open it anew where it is asked for next."""
+        """Open it again where it is asked for next."""
         with self._lock_of(name):
             self._open.pop(name, None)
 

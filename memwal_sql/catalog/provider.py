@@ -18,7 +18,7 @@ from memwal_sql.session.table_functions import search_functions
 from memwal_sql.state.enable import Uri
 from memwal_sql.write.ingest.missing import ERROR, MissingInInsert, check_missing
 
-# Of the session itself.
+# The session's own schema.
 _OWN = "datafusion"
 
 
@@ -88,7 +88,7 @@ class _Schema(SchemaProvider):
 
     @property
     def table_names(self) -> list[str]:  # type: ignore[override]  # DataFusion reads an attribute
-        """Of all tables, without those about them."""
+        """The names of all tables, without metadata tables."""
         try:
             return self._folder.names()
         except MemWalError as error:
@@ -96,7 +96,7 @@ class _Schema(SchemaProvider):
             raise
 
     def table(self, name: str) -> SessionTable | None:
-        """A table as it is now."""
+        """A table in its newest state."""
         ctx = self._session()
         try:
             if ctx is None:

@@ -134,7 +134,7 @@ def state_at(context: TableContext, base: BaseTable, moment: Moment) -> PinnedSn
 
 @dataclass(frozen=True, slots=True)
 class _Lost:
-    """What was collected: WAL entries and rows, None where no file says how many."""
+    """The loss by collection: WAL entries and rows, None where no file says how many."""
 
     entries: int | None
     rows: int | None

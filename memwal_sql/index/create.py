@@ -36,7 +36,7 @@ ScalarKind = Literal["BTREE", "BITMAP", "ZONEMAP", "BLOOMFILTER"]
 SCALAR_KINDS = get_args(ScalarKind)
 IndexKind = VectorKind | TextKind | ScalarKind
 KINDS = (*VECTOR_KINDS, *TEXT_KINDS, *SCALAR_KINDS)
-# Lance makes them, for conditions that are never handed to it here.
+# Lance's other kinds answer conditions that this package never hands to it.
 _UNASKED = {
     "LABEL_LIST": "array_has and its like",
     "NGRAM": "contains",
@@ -85,7 +85,7 @@ def create_index(
             arguments = _no_arguments(kind, parameters)
         build = dataset.create_scalar_index
     built = partial(build, column, kind, name=chosen, replace=replace, **arguments)
-    _commit(context.uri, f"index {chosen!r}, which replace=True makes anew", built)
+    _commit(context.uri, f"index {chosen!r}, which replace=True makes again", built)
     if kind not in SCALAR_KINDS:
         job = f"create_index {chosen}"
         with half_done(
@@ -140,7 +140,7 @@ def _check_free(dataset: Any, name: str, column: str, kind: str, *, replace: boo
         if not replace:
             raise InvalidCallError(
                 f"there is an index {name!r} on {columns} already: give another name, or "
-                "replace=True to build it anew"
+                "replace=True to build it again"
             )
         if columns != [column]:
             raise InvalidCallError(f"{name!r} is an index on {columns}, not on {column!r}")

@@ -1,4 +1,4 @@
-"""What `create_index` is told of a full-text index, checked before Lance reads a text."""
+"""The parameters of a full-text index, checked before Lance reads a text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `create_index` is told of a vector index, checked before Lance trains anything."""
+"""The parameters of a vector index, checked before Lance trains anything."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ METRICS = ("l2", "cosine", "dot", "hamming")
 
 
 class IvfParameters(TypedDict, total=False):
-    """What every vector index takes. None is as good as left out, here and below."""
+    """The parameters of every vector index. None stands for a parameter that is left out, here and
+    below."""
 
     metric: Literal["l2", "cosine", "dot", "hamming", "euclidean"] | None
     num_partitions: int | None
@@ -35,20 +36,20 @@ class IvfParameters(TypedDict, total=False):
 
 
 class RqParameters(TypedDict, total=False):
-    """What `IVF_RQ` takes, too."""
+    """Further parameters of `IVF_RQ`."""
 
     num_bits: int | None
 
 
 class PqParameters(RqParameters, total=False):
-    """What `IVF_PQ` and `IVF_HNSW_PQ` take, too."""
+    """Further parameters of `IVF_PQ` and `IVF_HNSW_PQ`."""
 
     num_sub_vectors: int | None
     pq_codebook: npt.ArrayLike | None
 
 
 class HnswParameters(TypedDict, total=False):
-    """What the kinds of `HNSW` take, too."""
+    """Further parameters of the `HNSW` kinds."""
 
     m: int | None
     ef_construction: int | None

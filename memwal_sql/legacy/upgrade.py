@@ -86,8 +86,9 @@ class _Begun:
 def older_mem_wals(
     uri: Uri, storage_options: Mapping[str, str] | None = None
 ) -> list[OlderMemWal] | None:
-    """What the older index of a table lists, by region and generation, also while an upgrade is
-    under way; None for a table without one. Raises InvalidCallError where there is no table."""
+    """The MemWALs that the older index of a table lists, by region and generation, also while an
+    upgrade is under way; None for a table without one. Raises InvalidCallError where there is no
+    table."""
     uri, store, dataset = _opened(uri, storage_options)
     begun = _begun(uri, store, dataset)
     return None if begun is None else decode_older(begun.message, uri)

@@ -81,7 +81,7 @@ def compact(spark: SparkSession, uri: str, storage_options: Mapping[str, str] | 
     """Join small fragments of the base table, and leave deleted rows out: a task a group of
     fragments, which are committed here. Groups that others have changed meanwhile stay as they are.
 
-    Returns how many fragments were written anew.
+    Returns how many fragments were rewritten.
     """
     place = _place(uri, storage_options)
     compactor = place.open().compactor()
@@ -136,7 +136,7 @@ def _run(
 
 
 def _tasks(spark: SparkSession, text: str, count: int, task: Task, result: str) -> Sequence[Row]:
-    """What so many tasks return, each of which is called with its number."""
+    """The results of so many tasks, each of which gets its number."""
     context = spark.sparkContext
     before = context.getLocalProperty(_DESCRIPTION)
     context.setJobDescription(f"memwal: {text}")

@@ -50,8 +50,8 @@ Part = TypeVar("Part", bound=Hashable)
 
 @dataclass(frozen=True)
 class Share(InputPartition):
-    """What one task reads: fragments of the base table and regions by their place in the snapshot;
-    with `whole` everything, for a lookup by key."""
+    """The share of one task: fragments of the base table and regions by their place in the
+    snapshot; with `whole` everything, for a lookup by key."""
 
     pinned: PinnedSnapshot
     fragments: frozenset[int] = frozenset()

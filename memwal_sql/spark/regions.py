@@ -17,7 +17,7 @@ from planner.regions.ids import region_id
 from planner.regions.spec import RegionSpec
 
 _REGION = "_memwal_region"
-# Only for hashing values: it is no table's.
+# An id of no table, for hashing values only.
 _NOBODY = UUID(int=0)
 
 

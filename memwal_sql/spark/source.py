@@ -32,7 +32,7 @@ class MemWalDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format(...)` says."""
+        """The name for `format(...)`."""
         return "memwal"
 
     def schema(self) -> StructType:

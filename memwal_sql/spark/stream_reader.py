@@ -85,7 +85,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**start, **_offset(ends)}
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802
-        """What is there, for the progress that Spark shows."""
+        """The newest offset, for the progress that Spark shows."""
         return _offset(table_of(self._options).change_offsets())
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[RegionRange]:

@@ -86,7 +86,7 @@ def check_workers(context: SparkContext) -> None:
 
 @cache
 def settle_worker() -> None:
-    """Take what is loaded by now out of garbage collection, in a worker that Spark keeps.
+    """Take the objects that are loaded out of garbage collection, in a worker that Spark keeps.
 
     After every call to such a worker Spark collects all garbage. That looks at each object of the
     modules that are loaded: 0.1 s of a processor, for every task and thrice in planning and

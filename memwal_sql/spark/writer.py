@@ -37,7 +37,7 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 @dataclass
 class Staged(WriterCommitMessage):
-    """What a task tells the driver."""
+    """The message of a task to the driver."""
 
     task: StagedTask
 

@@ -1,1 +1,2 @@
-"""What readers, writers and jobs share of an open table: context, base, schema, MemTables."""
+"""The state of an open table that readers, writers and jobs share: context, base, schema,
+MemTables."""

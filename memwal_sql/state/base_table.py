@@ -74,7 +74,7 @@ class BaseTable:
 
     @property
     def etag(self) -> str:
-        """That of the version's manifest file."""
+        """The etag of the version's manifest file."""
         return self.found.etag
 
 
@@ -156,7 +156,7 @@ def load_base(context: TableContext, dataset: Any, before: TableInfo | None = No
 
 
 def stored_columns(dataset: Any) -> pa.Schema:
-    """What `BaseTable.stored` is of a version."""
+    """The value of `BaseTable.stored` for a version."""
     return entry_schema(logical_schema(dataset.schema), dataset.lance_schema)
 
 

@@ -1,4 +1,4 @@
-"""Which staged batches are part of a table (protocol rule 24).
+"""Marks of the staged batches that are part of a table (protocol rule 24).
 
 A batch is published region by region. What shows that a region has it is written in the same step
 as its rows: the id in its WAL entry, or the manifest that lists its generations; a flush carries
@@ -17,7 +17,7 @@ from memwal_sql.storage.decoding import number_of
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.records.table import Records
 
-# Of so many queries a region's manifest knows the last batch.
+# The number of queries whose last batch a region's manifest keeps.
 _MOST_QUERIES = 64
 _QUERY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _FOLDER = "batches"
@@ -69,7 +69,7 @@ def latest_batches(before: Mapping[str, int], new: Mapping[str, int]) -> dict[st
 def last_complete(store: ObjectStore, query_id: str) -> int:
     """The last batch of a query that is complete; -1 when there is none.
 
-    Raises InvalidCallError for what can be no id.
+    Raises InvalidCallError for an invalid id.
     """
     check_id("queryId", query_id)
     versions = Records(store, f"{_FOLDER}/{query_id}").versions()

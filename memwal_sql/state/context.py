@@ -1,4 +1,4 @@
-"""What every part of a table handle shares."""
+"""The context that all parts of a table handle share."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TableContext:
         check_current(self.store, self.record, writes=False)
 
     def check_writes(self) -> None:
-        """The same for writing it; ReopenError when the table was enabled anew meanwhile."""
+        """The same for writing it; ReopenError when the table was enabled again meanwhile."""
         check_current(self.store, self.record, writes=True)
 
     @lazy_property
@@ -54,5 +54,6 @@ class TableContext:
 
     @property
     def incarnation(self) -> UUID:
-        """What region ids are derived from; the nil UUID for a table that native code made."""
+        """The incarnation that region ids are derived from; the nil UUID for a table that native
+        code made."""
         return UUID(int=0) if self.record is None else self.record.incarnation

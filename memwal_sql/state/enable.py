@@ -1,4 +1,4 @@
-"""What makes a Lance table a MemWAL table, step by step; each may be done again."""
+"""Makes a Lance table a MemWAL table, in steps that may be repeated."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def key_and_spec(
 
 
 def open_lance(uri: str, options: dict[str, str] | None, version: int | None = None) -> Any:
-    """The Lance table at `uri`. Raises InvalidCallError when there is none."""
+    """The Lance table at `uri`. Raises InvalidCallError if it does not exist."""
     table = find_lance(uri, options, version)
     if table is None:
         raise InvalidCallError(

@@ -19,7 +19,7 @@ from memwal_sql.state.memtable import conform
 from memwal_sql.storage.decoding import damaged, decoding
 from memwal_sql.storage.wal.entry import TOMBSTONE
 
-# What a column may grow to that repeats its values, or is to be all null.
+# The bytes that a column may grow to where it repeats its values or is all null.
 _MOST_BYTES = 2**31
 
 

@@ -21,7 +21,7 @@ from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.postings.memory_postings import ColumnTexts
 
-# What its postings cost a byte of text: about 12 bytes a distinct token of a row.
+# Bytes of postings for a byte of text: about 12 for each distinct token of a row.
 _POSTING_BYTES_PER_BYTE = 2
 # So many neighbours of one level become one batch of the next. A row is copied once a level, and
 # a scan meets at most this many batches a level.

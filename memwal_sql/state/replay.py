@@ -116,7 +116,8 @@ def replay(wal: Wal, first: int, end: int, current_generation: int, make: MakeMe
 def read_ahead(
     wal: Wal, first: int, end: int | None
 ) -> Iterator[tuple[int, WalEntry | TornEntryError | None]]:
-    """What is at each position from `first` up to `end`, exclusive, or for ever; None: nothing.
+    """The entry at each position from `first` up to `end`, exclusive, or without end; None if there
+    is none.
 
     On an object store several are read at once; a local file is faster than a thread's turn.
     """
@@ -127,14 +128,15 @@ def read_ahead(
 def read_listed(
     wal: Wal, positions: Sequence[int]
 ) -> Iterator[tuple[int, WalEntry | MemWalError | None]]:
-    """What is at each of `positions`, or why it can't be read; None: nothing. As `read_ahead`."""
+    """The entry at each of `positions`, or the error of reading it; None if there is none. Reads
+    ahead as `read_ahead` does."""
     return _side_by_side(wal, positions, MemWalError)
 
 
 def _side_by_side(
     wal: Wal, positions: Iterable[int], expected: type[E]
 ) -> Iterator[tuple[int, WalEntry | E | None]]:
-    """What is at each of `positions`; errors of the `expected` kind are handed out."""
+    """The entry at each of `positions`; errors of the `expected` kind are returned in its place."""
 
     def read(position: int) -> WalEntry | E | None:
         try:

@@ -130,7 +130,7 @@ def _names_in(field: pa.Field) -> list[str]:
 
 
 def _unstorable(kind: pa.DataType) -> str | None:
-    """What Lance takes and then can't write or read back."""
+    """Types that Lance takes and then can't write or read back."""
     if not pa.types.is_nested(kind):
         return None
     inner = [kind.field(i).type for i in range(kind.num_fields)]
@@ -142,12 +142,12 @@ def _unstorable(kind: pa.DataType) -> str | None:
 
 
 def _unsupported(field: pa.Field) -> str | None:
-    """What Arrow or Lance has no way to hold, or to give in a scan."""
+    """Types that Arrow or Lance can't hold, or can't return from a scan."""
     is_blob = str(getattr(field.type, "extension_name", "")).startswith("lance.blob")
     if is_blob or _BLOB in (field.metadata or {}):
         return "scans of Lance don't give the bytes of blobs; use large_binary without that mark"
     try:
-        pa.schema([field]).empty_table()  # Arrow makes none of extension types inside others
+        pa.schema([field]).empty_table()  # Arrow can't make one of extension types inside others
         LanceSchema.from_pyarrow(pa.schema([field]))
     except (ValueError, OSError, pa.ArrowException) as error:
         reason = str(error).rpartition(", /")[0] or str(error)

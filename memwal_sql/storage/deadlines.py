@@ -55,7 +55,7 @@ def deadline(seconds: float) -> Iterator[None]:
 
 @contextmanager
 def unbounded() -> Iterator[None]:
-    """Within the context there is no deadline: for what must not be left half done."""
+    """No deadline applies within the context, for work that must not be left half done."""
     with _set(_UNBOUNDED):
         yield
 

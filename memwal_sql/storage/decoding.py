@@ -80,7 +80,7 @@ def whole_number(value: object, least: int = 0, most: int = LARGEST) -> int:
     """A stored number between `least` and `most`. Raises ValueError or TypeError for anything else,
     such as 1.0, true or "1"."""
     if type(value) is not int:
-        raise TypeError(f"{value!r} is no whole number")
+        raise TypeError(f"{value!r} is not a whole number")
     if not least <= value <= most:
         raise ValueError(f"{value} is not between {least} and {most}")
     return value

@@ -1,4 +1,4 @@
-"""Which versions of the format this package knows, and which a table needs.
+"""The versions of the format that this package knows, and those that a table needs.
 
 Every record says which version it has. The record `table` also says the least version that readers
 and writers of the table must know, so that a format that only writers must know, or that nobody has
@@ -37,12 +37,12 @@ class Needs:
 
 
 def stamp() -> dict[str, Any]:
-    """What every record says of its version; readers of 0.1.0 take no other format version."""
+    """The version fields of every record; readers of 0.1.0 take no other format version."""
     return {"format_version": FORMAT_VERSION, "package": __version__}
 
 
 def stamp_of_table() -> dict[str, Any]:
-    """What the record `table` says of a table that this package makes."""
+    """The versions in the record `table` of a table that this package makes."""
     return {"reader_version": FORMAT_VERSION, "writer_version": FORMAT_VERSION}
 
 
@@ -67,7 +67,7 @@ def check_record_version(path: str, content: Mapping[str, Any]) -> None:
 
 
 def needs_of(content: Mapping[str, Any]) -> Needs:
-    """What a record `table` asks for; tables of 0.1.0 say nothing of it. Within `decoding`."""
+    """The versions that a record `table` asks for; tables of 0.1.0 name none. Within `decoding`."""
     reader = whole_number(content.get("reader_version", OLDEST_VERSION), OLDEST_VERSION)
     writer = whole_number(content.get("writer_version", reader), OLDEST_VERSION)
     return Needs(reader, writer, _package(content))

@@ -23,7 +23,7 @@ WAL_SUFFIX = ".arrow"
 
 _MAX_VERSION = 2**64 - 1
 _V2_DIGITS = 20
-# What int64 columns of tables about a table hold.
+# The largest number that int64 columns of metadata tables hold.
 _MOST_NUMBER = 2**63 - 1
 # Every read probes for the next versions: their paths are kept, as each takes 2 microseconds.
 _KEPT = 4096

@@ -75,7 +75,7 @@ def over_conflicts(
     on: Errors = ConflictError,
     sleep: Callable[[float], None] = time.sleep,
 ) -> T:
-    """What `call` returns; it is called again, to look anew, where another committer came first.
+    """What `call` returns; it is called again where another committer came first.
 
     Raises ContentionError, which begins with `name`, when others keep coming in between.
     """

@@ -1,4 +1,4 @@
-"""What every part of a table handle stands on: its place, its base table and its regions."""
+"""The base of every part of a table handle: its place, its base table and its regions."""
 
 from __future__ import annotations
 

@@ -88,16 +88,16 @@ class MaintainedTable(TableHandle):
         after; fragments in different segments of a vector index are not joined.
 
         Args:
-            progress: is told how many fragments have been written anew.
+            progress: is told how many fragments have been rewritten.
             fragments: join so many beside each other, 2 or more, that together have twice the size
                 of the largest one, as the background jobs do: each time that a row is written
                 again, its fragment has doubled at least. None: join all that have less than a
                 million rows and 256 MiB, which is large enough.
-            deleted: write fragments anew that have lost such a share of their rows, above 0 and up
+            deleted: rewrite fragments that have lost such a share of their rows, above 0 and up
                 to 1; given `fragments`, once the table as a whole has.
-            dry_run: only say how many fragments would be written anew.
+            dry_run: only say how many fragments would be rewritten.
 
-        Returns how many fragments were written anew. Raises RetryError where others kept changing
+        Returns how many fragments were rewritten. Raises RetryError where others kept changing
         them; what was compacted by then stays so. Raises UnsupportedError where another client has
         compacted the table with `defer_index_remap`, as indexes would be wrong.
         """
@@ -136,7 +136,7 @@ class MaintainedTable(TableHandle):
                 `"BLOOMFILTER"`. What Lance has beside these answers conditions that are never
                 handed to it here.
             name: `{column}_idx` when left out. Two indexes of one column need two names.
-            replace: build the index of this name anew.
+            replace: rebuild the index of this name.
             parameters: as Lance names them. Of vectors: `metric` (`"l2"`, `"cosine"`, `"dot"`,
                 `"hamming"`), `num_partitions` or `target_partition_size`, `sample_rate`,
                 `ivf_centroids`; `num_sub_vectors`, `num_bits`, `pq_codebook`; `m`,
@@ -242,7 +242,7 @@ class MaintainedTable(TableHandle):
         Args:
             dry_run: only say what would be deleted.
             older_than: readers that are at it for longer may get a SourceGoneError and must begin
-                again; change feeds that fall behind further must begin anew.
+                again; change feeds that fall behind further must begin again.
             versions_older_than: let Lance clean up base versions older than this, too, except
                 tagged ones; what their region snapshots hold goes with them. None keeps them all.
             progress: is told how many files have been deleted.

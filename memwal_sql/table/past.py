@@ -27,7 +27,7 @@ from memwal_sql.table.handle import TableHandle
 def check_moment(
     version: int | str | None, timestamp: datetime | str | None, checkpoint: str | None
 ) -> None:
-    """Raise InvalidCallError for what is no version, and for more than one of the three."""
+    """Raise InvalidCallError for an invalid version, and for more than one of the three."""
     if version is not None and (isinstance(version, bool) or not isinstance(version, int | str)):
         raise InvalidCallError(
             f"version={version!r} must be the number of a base table version, or a tag"

@@ -63,7 +63,7 @@ class RestoredTable(PastTable, WrittenTable):
 
 
 class _Difference:
-    """What makes a table of now have the rows of then."""
+    """The changes that give the current table the rows of an earlier version."""
 
     def __init__(self, now: RestoredTable, past: RestoredTable, columns: ByFieldId) -> None:
         self._now = now
@@ -112,7 +112,7 @@ class _Difference:
         if then is None:
             return f"({now} IS NOT NULL)"
         if self._past.schema.field(then).type != field.type:
-            return "true"  # as fields inside it have other names
+            return "true"  # because fields inside it have other names
         return f"(past.{_quoted(then)} IS DISTINCT FROM {now})"
 
     def _as_now(self, rows: pa.Table) -> pa.Table:

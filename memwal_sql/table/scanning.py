@@ -51,7 +51,7 @@ class ScannedTable(WrittenTable):
         limit: int | None = None,
         consistency: Consistency = "strong",
     ) -> pa.Table:
-        """What `scan` streams, in memory."""
+        """The rows of `scan` as a table in memory."""
         read_all = pa.RecordBatchReader.read_all
         return self._scanned(read_all, columns, filter, limit, consistency)
 
@@ -116,7 +116,7 @@ class ScannedTable(WrittenTable):
         limit: int | None,
         consistency: str,
     ) -> T:
-        """What `use` makes of the rows; it is called again where files are gone meanwhile."""
+        """The result of `use` for the rows; it is called again if files have gone meanwhile."""
         if limit is not None and (
             isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit < 1 << 63
         ):

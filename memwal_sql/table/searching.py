@@ -133,7 +133,7 @@ class SearchedTable(TableHandle):
         columns: Sequence[str] | None,
         consistency: str,
     ) -> pa.Table:
-        """What a search finds among the rows for which `condition` is true, the best first."""
+        """The results of a search among the rows for which `condition` is true, the best first."""
 
         def run_search(base: BaseTable) -> pa.Table:
             schema = base.info.schema

@@ -1,4 +1,4 @@
-"""What a distributed engine needs of a table: reads that are shared out, writes that are staged."""
+"""Calls for distributed engines: reads that are divided among tasks, and staged writes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SharedTable(MaintainedTable):
     """Pinned snapshots for the tasks of a read, and staged rows of the tasks of a write."""
 
     def pin(self, consistency: str = "strong", filters: Sequence[Predicate] = ()) -> PinnedSnapshot:
-        """What `snapshot` would read, by name: it pickles, and any process rebuilds the same."""
+        """A description of the current snapshot, which pickles and any process rebuilds."""
         return self._collector.pin(consistency, filters)
 
     def pinned_table(self) -> PinnedTable:
@@ -89,7 +89,7 @@ class SharedTable(MaintainedTable):
         return version
 
     def _manifests(self) -> list[RegionManifest]:
-        """Those of all regions, as they are now."""
+        """The manifests of all regions, as they are now."""
         return [
             region.refresh() for region in self._collector.registry.regions(self._tracker.latest())
         ]

@@ -67,7 +67,7 @@ class WrittenTable(TableHandle):
 
         They go through the writer that this process has open for the table, or through one of
         INSERT's own: claiming for every statement would fence the writer of the one before. Its own
-        is opened anew when somebody else took a region over, or when the columns have changed, as
+        is opened again when somebody else took a region over, or when the columns have changed, as
         SQL has no words for that; a program's writer is left to the program.
 
         Args:
@@ -109,7 +109,7 @@ class WrittenTable(TableHandle):
     ) -> WriteResult:
         """Write what a statement computes from the rows that it reads, durably, by the writer that
         `insert` uses; see `TableWriter.change`. Where somebody else takes the regions over before
-        anything is written, all is read and computed anew.
+        anything is written, all is read and computed again.
 
         Raises what that raises, ReopenError as `insert` does, and RetryError where others kept
         taking the regions over and nothing was written.

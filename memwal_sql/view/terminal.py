@@ -26,7 +26,7 @@ def render_text(tree: Tree) -> str:
 
 
 def _recorded(tree: Tree) -> Console:
-    """What draws a tree into nothing: in a notebook a console would draw there, too."""
+    """A console without output: in a notebook an ordinary one would draw there, too."""
     console = Console(
         record=True, file=io.StringIO(), width=_ENDLESS, highlight=False, force_jupyter=False
     )

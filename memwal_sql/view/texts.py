@@ -43,7 +43,7 @@ def visible(text: str) -> str:
 
 
 def visible_lines(text: str) -> str:
-    """As `visible`, with the line feeds left as they are."""
+    """The same as `visible`, but line feeds stay."""
     return _IN_LINES.sub(_escaped, text)
 
 

@@ -48,7 +48,7 @@ class RegionClaim:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a claim found: MemTables ascending by generation, and the next free WAL position."""
+    """The result of a claim: MemTables ascending by generation, and the next free WAL position."""
 
     lease: RegionClaim
     memtables: tuple[ReplayedMemTable, ...]
@@ -120,12 +120,12 @@ def claim_new(
     if first is None:
         return manifests.latest()
     fence = 0
-    # Nowhere else: the number of the manifest may have been free because it was collected, and a
-    # fence further up would be in the way of a writer whose epoch is no lower.
+    # The fence goes to this position only: the manifest's number may be free because it was
+    # collected, and a fence further up would block a writer whose epoch is not lower.
     data = encode_fence(writer_epoch=first.writer_epoch)
     with suppress(TornEntryError):
         fence = 1 if wal.append(1, data).existing is None else 0
-    # After the fence, as in a claim: who has committed a higher epoch by now is found.
+    # Asked after the fence, as in a claim: this finds a higher epoch that was committed by now.
     versions, _, taken = _side_by_side(wal.remote, manifests.versions, check, wal.positions)
     if versions == [1] and taken == [fence]:
         return _claimed(first, (), fence)

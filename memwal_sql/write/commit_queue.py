@@ -17,8 +17,8 @@ from memwal_sql.errors import MemWalError
 from memwal_sql.write.generations import OpenGeneration, OpenGenerations
 from memwal_sql.write.options import WriterOptions
 
-# What an entry may take to be put, so that it passes within the store's time limit (30 s) on a slow
-# link too: an attempt that timed out is as large the next time, as it may have landed after all.
+# The seconds that putting an entry may take, well within the store's time limit (30 s) on a slow
+# link too: an entry that timed out may have landed, so the next attempt has the same size.
 _ENTRY_SECONDS = 5.0
 _FIRST_ENTRY_BYTES = 1 << 20
 _LEAST_ENTRY_BYTES = 1 << 18
@@ -59,12 +59,13 @@ class PendingWrites:
 
     @property
     def last_ticket(self) -> int:
-        """That of the newest write, also when it is not pending any more; 0: there was none."""
+        """The ticket of the newest write, also when it is not pending any more; 0: there was
+        none."""
         return self._tickets
 
     @property
     def rows(self) -> int:
-        """Of all writes."""
+        """The bytes of all writes."""
         return sum(write.batch.num_rows for write in self._writes)
 
     @property

@@ -104,9 +104,9 @@ class RegionFlusher:
         `published` are the staged batches that it holds: the manifest knows them from now on, as
         their entries may be collected."""
         flush = _Flush(memtable, last_position, published or {})
-        # Without the lock, which an interrupt might leave locked: a commit sets the second before
-        # it takes one out of the first.
-        queued = any(flush.memtable is memtable for flush in tuple(self._queue))
+        # Read without the lock, which an interrupt might leave locked: a commit advances the second
+        # before it takes a flush out of the first.
+        queued = any(other.memtable is memtable for other in tuple(self._queue))
         if not queued and memtable.generation > self._committed_through:
             self._queue.append(flush)
         self._make_soon(self._run)
@@ -261,8 +261,8 @@ def commit_flush(
         committed = manifests.change(manifest, flush)
     except NotFoundError as error:
         raise TableReplacedError(
-            f"region {lease.region_id} is gone, as the table was deleted or made anew: restore its "
-            "folder from a copy, or write to the table that is there now with a new writer"
+            f"region {lease.region_id} is gone, as the table was deleted or made again: restore "
+            "its folder from a copy, or write to the table that is there now with a new writer"
         ) from error
     for generation in flushed:
         _log.info(

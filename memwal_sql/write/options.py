@@ -1,4 +1,4 @@
-"""What a writer may be told: specification 2, "Writer Configuration"."""
+"""The options of a writer: specification 2, "Writer Configuration"."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class WriterOptions:
 
 
 def default_unflushed_bytes(memory: int) -> int:
-    """What a writer holds by default where there is so much memory; both in bytes."""
+    """The default of `max_unflushed_bytes` for so much memory; both in bytes."""
     return max(_LEAST_UNFLUSHED, min(memory // 8, _MOST_UNFLUSHED))
 
 

@@ -77,12 +77,12 @@ class RegionOpener:
     sleep: Callable[[float], None]
 
     def claimer(self, spec: RegionSpec, values: RegionValues) -> OpenRegion:
-        """What claims the region with these values, creating it when there was none."""
+        """A function that claims the region with these values, and creates it if needed."""
         manifest = self.find(spec.spec_id, values) or _new_region(self.context, spec, values)
         return partial(self._claim, manifest, values)
 
     def manual_claimer(self, name: str) -> OpenRegion:
-        """What claims the region of this name or UUID, creating it when there was none."""
+        """A function that claims the region of this name or UUID, and creates it if needed."""
         try:
             id_ = UUID(name)
         except ValueError:
@@ -192,7 +192,7 @@ def create_region(context: TableContext, spec: RegionSpec, values: RegionValues)
 
 
 def _new_region(context: TableContext, spec: RegionSpec, values: RegionValues) -> RegionManifest:
-    """What is to be the first manifest of a region."""
+    """The first manifest of a new region."""
     region = new_region_id(context.incarnation, spec, values)
     return RegionManifest(
         region_id=region, version=0, region_spec_id=spec.spec_id, region_values=values

@@ -270,14 +270,14 @@ class RegionWriter:
         self.stop(fenced(self.region_id, self.epoch, by))
 
     def stop(self, error: MemWalError) -> None:
-        """Take no more writes, for the reason given; unless rows are lost, closing is no error."""
+        """Take no more writes, for the reason given; closing then raises only if rows are lost."""
         with self._lock:
             if self._failure is None:
                 self._fail(error)
                 self._reported = True
             self._changed.tell()
 
-    # What the flusher reports.
+    # Callbacks of the flusher.
 
     def flushed(self, memtable: MemTable) -> None:
         """A generation is committed: readers find it in storage from now on."""
@@ -408,7 +408,7 @@ class RegionWriter:
         return failure
 
     def _error_of(self, failure: MemWalError, writes: list[PendingWrite]) -> MemWalError:
-        """What to tell a caller whose `writes` (none: a flush) can't land any more."""
+        """The error for a caller whose `writes` (none: a flush) can't land any more."""
         self._reported = True
         own = next((write.error for write in writes if write.error is not None), None)
         landed = [write.position for write in writes if write.position]

@@ -43,7 +43,7 @@ class RegionWriters:
         self._open_lock = Lock()
 
     def __iter__(self) -> Iterator[RegionWriter]:
-        """Those that are open now."""
+        """The writers that are open now."""
         return iter(list(self._writers.values()))
 
     def route(self, batch: pa.RecordBatch) -> list[tuple[RegionWriter, pa.RecordBatch]]:
@@ -98,7 +98,7 @@ class RegionWriters:
         raised, of which it is unknown what it has written if there is such a one, with a note of
         those that went well."""
         if len(calls) == 1 or not self._opener.options.durable:
-            # One region, or nothing to wait for.
+            # There is one region, or nothing to wait for.
             return {writer.region_id: call() for writer, call in calls.items()}
         # No append of an interrupted call may land after a later call's: those that have not begun
         # never do. What is enqueued has its place, and lands with what comes next.

@@ -1,4 +1,4 @@
-"""What became of a write."""
+"""Results of writes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DURABLE = "durable"
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """What became of a call.
+    """The result of a call.
 
     Attributes:
         rows: rows written, tombstones for deletes; of calls that read rows first, one a key.

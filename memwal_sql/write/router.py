@@ -1,4 +1,4 @@
-"""Which region each row of a batch belongs to (specification 1, "Region Spec")."""
+"""Divides the rows of a batch by their regions (specification 1, "Region Spec")."""
 
 from __future__ import annotations
 

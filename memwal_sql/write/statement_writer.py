@@ -92,7 +92,7 @@ class StatementWriter:
 
 
 def _partly_written(outcome: Outcome, error: MemWalError) -> PartlyWrittenError | None:
-    """What to raise in place of an error that came while rows landed; None if none have."""
+    """The error to raise for one that came while rows landed; None if no row has landed."""
     regions = tuple(
         writer.region_id
         for writer, writes in outcome.enqueued

@@ -52,7 +52,7 @@ from memwal_sql.write.statement_writer import StatementWriter
 from memwal_sql.write.ticker import Ticks
 from planner.model import TableInfo
 
-_PARALLEL_FLUSHES = {False: 2, True: 8}  # by whether the store is remote
+_PARALLEL_FLUSHES = {False: 2, True: 8}  # the default depends on whether the store is remote
 
 
 class TableWriter:
@@ -468,7 +468,7 @@ class TableWriter:
 
     def _tick_regions(self) -> None:
         for writer in self._writers:
-            # What goes wrong has stopped the region's writer, and its next call says so.
+            # An error has stopped the region's writer, and its next call raises it.
             with suppress(Exception):
                 writer.tick()
 
@@ -503,7 +503,7 @@ class TableWriter:
             )
 
 
-# Those with buffered rows: they live until these are in the log, also where nobody closes them.
+# Writers with buffered rows live until these are in the log, also where nobody closes them.
 _unwritten: set[TableWriter] = set()
 _unwritten_lock = RLock()
 

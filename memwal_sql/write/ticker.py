@@ -65,7 +65,8 @@ class Ticker:
         self._clock = clock
         self._due: list[tuple[float, int, Ticks]] = []
         self._numbers = itertools.count()
-        # Entered itself, as an interrupt within the condition's own entering would leave it locked.
+        # The lock is entered itself: an interrupt within the condition's own `__enter__` would
+        # leave it locked.
         self._lock = RLock()
         self._changed = Condition(self._lock)
         self._is_running = False
@@ -88,7 +89,7 @@ class Ticker:
             del ticks
 
     def _next(self) -> Ticks | None:
-        """What is to be called now, once there is something; None: there is nothing any more."""
+        """Waits for calls that are due and returns them; None: nothing is left to call."""
         with self._lock:
             while isinstance(first := self.first(), float):
                 self._changed.wait(min(first, TIMEOUT_MAX))
@@ -111,5 +112,5 @@ class Ticker:
 
 @lru_cache(maxsize=1)
 def _ticker(_: int) -> Ticker:
-    # By process: a fork takes no threads along.
+    # One for each process: a fork takes no threads along.
     return Ticker()

@@ -43,7 +43,7 @@ class WalWriter:
 
     @property
     def schema(self) -> pa.Schema:
-        """That of the entries: the columns, with their field ids."""
+        """The schema of the entries: the columns, with their field ids."""
         return self._schema
 
     @property
@@ -70,7 +70,7 @@ class WalWriter:
         while True:
             position = self._next
             try:
-                # Others may wait for it, and it is to be known what became of it.
+                # Others may wait for the entry, and must learn whether it landed.
                 with unbounded():
                     other = self._wal.append(position, data).existing
             except OutcomeUnknownError as error:

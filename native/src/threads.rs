@@ -7,14 +7,14 @@ use std::thread::{self, available_parallelism};
 /// Asked of the system once: it takes as long as searching some thousand rows.
 static PROCESSORS: OnceLock<usize> = OnceLock::new();
 
-/// As many as pay, where one is worth starting for so much `work`.
+/// The number of threads that pay, if one is worth starting for so much `work`.
 pub fn threads_for(work: usize, a_thread: usize) -> usize {
     let processors = || available_parallelism().map_or(1, usize::from);
     (work / a_thread).clamp(1, *PROCESSORS.get_or_init(processors))
 }
 
-/// What `work` makes of each of so many shares of `items`, in their order; the first one here, the
-/// others each in a thread.
+/// The results of `work` for each of so many shares of `items`, in their order; the first share runs
+/// here, each of the others in a thread.
 pub fn shared<T: Sync, R: Send>(
     items: &[T],
     shares: usize,

@@ -1,1 +1,1 @@
-"""What a filter says: its parsed form, the values that can match, its text for Lance."""
+"""Filters: the parsed form, the values that can match, the text for Lance."""

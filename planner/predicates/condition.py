@@ -27,7 +27,7 @@ class Condition(Filter):
 
 
 def predicate_of(native: memwal_native.Predicate) -> Predicate:
-    """What a filter of DataFusion says."""
+    """The predicate of a DataFusion filter."""
     predicate: Predicate = native.tree(nodes)
     return predicate
 

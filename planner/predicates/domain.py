@@ -1,4 +1,4 @@
-"""Domains: which values of a column can make a predicate true.
+"""Domains: the values of a column that can make a predicate true.
 
 A domain is a superset, made of intervals and a flag for NULL. Values are `str`, `bytes` or `int`:
 integers and booleans as they are, dates, times and timestamps in the unit of the column, decimals
@@ -86,7 +86,7 @@ class Domain:
         return any(not interval.meet(own).is_empty for own in self.intervals)
 
     def meet(self, other: Domain) -> Domain:
-        """What is in both."""
+        """The intersection."""
         points = {p for p in self.points if p in other} | {p for p in other.points if p in self}
         met = (a.meet(b) for a in self.intervals for b in other.intervals)
         return domain_of(points, met, self.null and other.null)

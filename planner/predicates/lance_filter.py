@@ -40,7 +40,7 @@ def lance_filter(predicate: Predicate, schema: pa.Schema) -> str | None:
     Lance parses filters with a dialect of its own: a double-quoted name is a *string* to it (the
     condition silently keeps other rows), a backquoted one is a column; some literals it refuses,
     some it rounds to the type of the column, and it compares timestamps of zones other than UTC by
-    the clock on the wall. So the text is written anew from the predicate, and only for shapes that
+    the clock on the wall. So the text is rewritten from the predicate, and only for shapes that
     were tried against DataFusion on NULL, NaN, -0.0, empty and odd texts, with and without an index
     (`tests/planner/predicates/test_lance_filter.py`).
     """

@@ -81,7 +81,7 @@ def _tuple_domains(predicate: Predicate, want: bool, scope: _Scope) -> tuple[Tup
             parts = [_tuple_domains(argument, want, scope) for argument in arguments]
             return _all(parts) if isinstance(predicate, And) == want else _any(parts)
         case Truth(argument, value):
-            # What is not TRUE may be FALSE or NULL: nothing is known about NULL.
+            # NOT TRUE means FALSE or NULL, and nothing is known about NULL.
             return _tuple_domains(argument, value, scope) if want else _EVERYWHERE
         case Constant(value):
             return _EVERYWHERE if value is want else ()
@@ -192,7 +192,7 @@ def _intersect(a: TupleDomain, b: TupleDomain) -> TupleDomain | None:
 
 
 def _any(parts: Sequence[tuple[TupleDomain, ...]]) -> tuple[TupleDomain, ...]:
-    """Those of a disjunction; those over one and the same column become one."""
+    """The domains of a disjunction; domains over the same column become one."""
     single: dict[str, list[Domain]] = {}
     result: list[TupleDomain] = []
     for part in parts:
@@ -223,7 +223,7 @@ def _hull(parts: Sequence[TupleDomain]) -> TupleDomain:
 
 
 def domain_in(domains: TupleDomain, column: str) -> Domain:
-    """What a tuple domain says about a column."""
+    """A tuple domain's bounds of one column."""
     return domains.get(column, ANYTHING)
 
 

@@ -1,5 +1,5 @@
-"""Which sources of a snapshot a search looks into, and instead of what an index lacks the merged
-generations that have it (Specification 2, "Region Pruning", "Indexed Read Plan")."""
+"""Chooses the sources that a search reads; merged generations stand in for rows that an index lacks
+(Specification 2, "Region Pruning", "Indexed Read Plan")."""
 
 from __future__ import annotations
 

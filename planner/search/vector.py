@@ -223,7 +223,7 @@ def plan_vector_search(query: VectorQuery, snapshot: Snapshot) -> TakeExec:
             if ordinal in read
         ]
     )
-    # A partition each source: FilterStaleExec asks each on as long as it needs to.
+    # One partition for each source: FilterStaleExec reads each as far as it needs.
     union = UnionExec(scans, len(scans))
     live = FilterStaleExec(union, masks, snapshot.info.primary_key, asked.k, len(asked.vectors))
     best = GlobalLimitExec(

@@ -37,9 +37,9 @@ DEFAULTS: Mapping[str, object] = {
 _CODE = "code"
 # Tokenizers that split at a blank whatever stands around it.
 _SPLIT_AT_BLANKS = ("simple", "whitespace")
-# A call of Lance's costs as much as the tokens of a short text: so many characters at once.
+# The number of characters tokenized at once: a call of Lance costs as much as a short text.
 _CHARACTERS = 1 << 16
-# Of longer queries the tokens are not kept.
+# The tokens of longer queries are not kept.
 _KEPT_TEXT = 1 << 10
 
 

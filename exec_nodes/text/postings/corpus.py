@@ -60,7 +60,7 @@ class LiveCounts:
         self._lock = Lock()
         gone = np.concatenate([np.empty(0, np.bool_), *(part.gone for part in text.parts)])
         self._dead: npt.NDArray[np.intp] = np.flatnonzero(gone)
-        # By token: so many deaths were looked at, and so many live documents are left.
+        # Token -> (number of deaths that were counted, number of live documents).
         self._counted: dict[str, tuple[int, int]] = {}
         alive = text.slot_lengths[~gone] if len(self._dead) else text.slot_lengths
         counted = int(np.count_nonzero(alive)), int(alive.sum(dtype=np.int64))
@@ -76,7 +76,7 @@ class LiveCounts:
                 return self._text_of(last)
             new = _added(last.stale, stale)
             if new is None:
-                # Not what grew from the last one: an older snapshot, or another set of regions.
+                # This snapshot does not extend the last one: it is older, or has other regions.
                 return LiveCounts(self.text).at(stale)
             slots = self.text.slots_of(new)
             slots = slots[last.live[slots]]

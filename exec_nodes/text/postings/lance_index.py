@@ -179,7 +179,7 @@ def _open_segment(
             for number in json.loads(metadata[b"partitions"])
         ]
     except (KeyError, ValueError, TypeError, UnsupportedError):
-        return None  # of a format that this module was not written for
+        return None  # its format is newer than this module
     return IndexSegment(analyzer, frozenset(described.fragment_ids), tuple(partitions))
 
 

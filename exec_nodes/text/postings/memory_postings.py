@@ -165,7 +165,7 @@ def _rows(keys: npt.NDArray[np.int64]) -> Documents:
 
 def _counted(keys: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Frequencies]:
     """The distinct keys, ascending, and how often each is there."""
-    # By sorting: numpy's own unique hashes, which takes several times as long.
+    # Sorted first: numpy's own `unique` hashes, which takes several times as long.
     keys.sort()
     starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
     return keys[starts], np.diff(np.append(starts, len(keys))).astype(np.int32)

@@ -109,7 +109,7 @@ def _loaded(text: str) -> object:
         return json.loads(text)
     except ValueError as error:
         raise InvalidCallError(
-            f"The full-text query begins with a brace but is no JSON ({error}): {text[:80]!r}. To "
+            f"The full-text query begins with a brace but is not JSON ({error}): {text[:80]!r}. To "
             f'search for such a text, put it into {{"match": {{"query": ...}}}}.'
         ) from error
 
@@ -125,7 +125,7 @@ def _from_json(form: object, column: str | None, depth: int = 0) -> TextExpressi
     ((kind, body),) = form.items()
     if kind not in _KINDS:
         raise InvalidCallError(
-            f"{kind!r} is no kind of full-text query; give one of {', '.join(_KINDS)}."
+            f"{kind!r} is not a kind of full-text query; give one of {', '.join(_KINDS)}."
         )
     if not isinstance(body, Mapping):
         raise InvalidCallError(f"What stands in {kind!r} is {body!r}; give an object.")
@@ -158,7 +158,7 @@ class _Body:
         """Raises for keys that nobody asked for."""
         if self._unread:
             raise InvalidCallError(
-                f"{next(iter(self._unread))!r} is no key of a {self._kind} query; it takes "
+                f"{next(iter(self._unread))!r} is not a key of a {self._kind} query; it takes "
                 f"{', '.join(self._asked)}."
             )
 

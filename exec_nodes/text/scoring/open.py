@@ -154,7 +154,7 @@ class SourceTexts:
         for run in runs.extend(Tokenizer(source, column, analyzer)).runs:
             text = run.run.value
             documents = rows.of_fragments(text.addresses, run.fragments)
-            # Resident twice, and evicted by themselves: texts keep the run alive that they are of.
+            # They are resident on their own and evicted on their own: texts keep their run alive.
             parts.append(MemoryPart(text.view, *documents, nbytes=text.nbytes))
         return parts
 

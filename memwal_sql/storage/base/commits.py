@@ -1,4 +1,4 @@
-"""What became of a commit of the base table, which only Lance's errors tell."""
+"""The outcome of a commit of the base table, which only Lance's errors tell."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from exec_nodes.resident.store import Scope
 from memwal_sql.storage.base.index_files import IndexFiles, TextFormat
 from memwal_sql.storage.base.memwal_index import IndexDetails
 
-# Parameters that only the analyzer of program code has, and that Lance refuses beside others.
+# Parameters of the analyzer of program code alone; Lance refuses them for others.
 _CODE_ONLY = ("split_identifiers", "split_on_numerics", "preserve_original", "index_operators")
 # Stored among the analyzer's parameters, but not its own.
 _NOT_OF_THE_ANALYZER = ("lance_tokenizer", "with_position", "block_size", *_CODE_ONLY)

@@ -119,7 +119,7 @@ def _read_file(store: ObjectStore, version: int, folder: str = "") -> _ManifestF
 
 
 def _tag_of(messages: Iterable[bytes]) -> str:
-    """A digest of messages; files of rows are never written anew under their names."""
+    """A digest of messages; files of rows are never rewritten under their names."""
     digest = hashlib.blake2b(digest_size=16)
     for message in messages:
         digest.update(_LENGTH.pack(len(message)))

@@ -32,9 +32,9 @@ from planner.regions.storage import StoredField, StoredSpec
 
 INDEX_NAME = "__lance_mem_wal"
 TYPE_URL = "/lance.table.MemWalIndexDetails"
-# A compaction first takes numbers for its fragments in a version of its own.
+# Operations that leave rows as they are: a compaction first reserves fragment numbers.
 _LEAVE_ROWS = ("create_index", "rewrite", "reserve_fragments")
-# A table has one for each time that its regions were defined anew.
+# A table has one for each time that its regions were defined again.
 _MOST_SPECS = 64
 
 

@@ -16,7 +16,7 @@ from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.region.snapshot_file import decode_regions, external_path
 from planner.regions.spec import RegionSpec
 
-_BYTES = 512  # of a version without its details
+_BYTES = 512  # bytes of a version without its details
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Which files make a copy: those of a generation, or of a version of the base table."""
+"""Chooses the files of a copy: those of a generation, or of a version of the base table."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class TableCopy:
             try:
                 return (copy / path).read_bytes()
             except OSError:
-                pass  # removed meanwhile, or none of those that were copied
+                pass  # removed meanwhile, or never copied
         return self._store.get(self._in_store(path))
 
     def _make(self) -> None:
@@ -104,9 +104,9 @@ def copy_of_generation(
     folder: str,
     checksum: int | None,
 ) -> TableCopy | None:
-    """Of a generation in a folder of the store; None without a cache. `table` tells the table from
-    any that was or will be at its place, `checksum` is that of the generation's bloom filter if it
-    is known."""
+    """The copy of a generation in a folder of the store; None without a cache. `table` tells the
+    table from any that was or will be at its place, `checksum` is that of the generation's bloom
+    filter if it is known."""
     if cache is None:
         return None
 
@@ -125,8 +125,8 @@ def copy_of_base(
     etag: str,
     manifest: str,
 ) -> TableCopy | None:
-    """Of a version of the base table: `dataset`, whose manifest has this `etag` and path; None
-    without a cache. `table` as above."""
+    """The copy of a version of the base table: `dataset`, whose manifest has this `etag` and path;
+    None without a cache. `table` as above."""
     if cache is None:
         return None
 

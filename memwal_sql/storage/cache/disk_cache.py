@@ -150,7 +150,7 @@ class DiskCache:
         except OSError as error:
             _log.debug("%s can't be read: %s", path, type(error).__name__)
             return None
-        _log.warning("%s is damaged and is copied anew", path)
+        _log.warning("%s is damaged and is copied again", path)
         cached.release()
         self._evict(path)
         return None
@@ -177,9 +177,9 @@ class DiskCache:
             return False
 
     def nbytes(self) -> int:
-        """What all copies take."""
-        # By inode: a file of several versions of a table is there once. What others remove now
-        # is passed over.
+        """The size of all copies."""
+        # Counted by inode, as versions of a table share files. Files that others remove now are
+        # passed over.
         sizes = {}
         for folder, _, names in os.walk(self.folder):
             for name in names:
@@ -189,7 +189,7 @@ class DiskCache:
         return sum(sizes.values())
 
     def _add(self, path: Path, files: Sequence[OriginalFile], like: str) -> bool:
-        # By a process that died, or without the list, which somebody has removed.
+        # Left by a process that died, or without a list because somebody has removed it.
         for folder in (*self.folder.glob(f"{_TEMPORARY}*"), path):
             shutil.rmtree(folder, ignore_errors=True)
         copies_made = self._make_room(like, files)
@@ -220,7 +220,7 @@ class DiskCache:
         within the bound; None where it is not."""
         evictable = sorted(self.folder.glob(f"[!.]*/{_LIST}"), key=_last_opened)
         while True:
-            copied = self._copies_of(like, files)  # of which some may just have been evicted
+            copied = self._copies_of(like, files)  # some may just have been evicted
             needed = sum(file.size for file in files if file.path not in copied)
             if self.nbytes() + needed <= self.max_bytes:
                 return copied

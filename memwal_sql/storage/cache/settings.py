@@ -11,7 +11,7 @@ from memwal_sql.storage.cache.disk_cache import DiskCache, check_owner
 
 _FOLDER, _BYTES = "MEMWAL_CACHE_DIR", "MEMWAL_CACHE_BYTES"
 _DEFAULT_BYTES = 4 << 30
-# One that nobody else puts anything into: what is found there is counted, and removed.
+# The name of a folder for copies alone: everything in it is counted and removed.
 _OWN = "memwal_sql"
 
 

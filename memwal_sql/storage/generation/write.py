@@ -50,7 +50,7 @@ class BaseFormat:
 
     @classmethod
     def of(cls, dataset: Any) -> BaseFormat:
-        """That of a version of the base table."""
+        """The template of a version of the base table."""
         return cls(dataset.lance_schema, dataset.data_storage_version)
 
 

@@ -36,7 +36,7 @@ class CommitState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What the log knows of an object: where its bytes came from, and its state."""
+    """A commit of an object: where its bytes came from, and its state."""
 
     path: str
     source: str

@@ -1,4 +1,4 @@
-"""Who won a put-if-absent: settled by reading back (protocol rule 3).
+"""Finds out who won a put-if-absent, by reading back (protocol rule 3).
 
 A store's "exists" may be an answer to our own request that was sent twice, or about nothing that
 landed; a timeout may have landed. Bytes that carry a random nonce tell.
@@ -21,7 +21,7 @@ from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.retries import with_retries
 
 ATTEMPTS = 4  # callers of writers wait meanwhile
-# Each says that nothing was written, which is true of the request that it answers only.
+# Each says that nothing was written, which holds only for the request that it answers.
 _REFUSALS = (StoreUnavailableError, InvalidCallError, UnsupportedError)
 
 

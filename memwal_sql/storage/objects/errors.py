@@ -15,9 +15,9 @@ from memwal_sql.errors import (
 )
 from memwal_sql.storage.objects.options import COMMIT_LOG
 
-# How Lance says that it could not give a file its name.
+# Lance's text for a file that could not get its name.
 _NO_LINKS = re.compile(r"Unable to rename file: .*\(os error (1|38|95)\)")
-# What is wrong with the call: the same call never works.
+# Faults of the call: the same call never works.
 _CALLS = {
     r"NoSuchBucket|ContainerNotFound|specified (bucket|container) does not exist": (
         "there is no such bucket: make it first, or mend the URI"
@@ -30,7 +30,7 @@ _CALLS = {
         "the region of the bucket is not known: give the storage option aws_region"
     ),
 }
-# What may be of the moment, with a word on what it often comes from.
+# Faults that may pass, each with its usual cause.
 _MOMENTS = {
     r"169\.254\.169\.254|metadata\.google\.internal|Failed to get \w+ credentials": (
         "no credentials were found: give them as storage options or in the environment"

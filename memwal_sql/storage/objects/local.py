@@ -272,7 +272,8 @@ def _tree(folder: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _opened(full: str) -> Iterator[int]:
-    """An object, open for reading. What is no file, as a pipe that nobody writes to, is refused."""
+    """An object, open for reading. Refuses anything but a file, such as a pipe that nobody writes
+    to."""
     with opened(full, os.O_RDONLY | os.O_NONBLOCK) as file:
         kind = os.fstat(file).st_mode
         if stat.S_ISDIR(kind):
@@ -295,7 +296,8 @@ def _parents(folder: str) -> Iterator[str]:
 
 
 def _sync_if_there(path: str) -> None:
-    """Others may collect meanwhile what nobody needs; links, pipes and devices are none of ours."""
+    """Files that others collect meanwhile are passed over; links, pipes and devices are not
+    ours."""
     with contextlib.suppress(FileNotFoundError):
         kind = os.lstat(path).st_mode
         if stat.S_ISREG(kind) or stat.S_ISDIR(kind):

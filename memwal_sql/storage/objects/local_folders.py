@@ -99,7 +99,7 @@ def folder_names(folder: int, path: str) -> list[str]:
 
 def refuse_link(folder: int, name: str, shown: str) -> None:
     """Raise CorruptFileError naming `shown` where a name in an open folder is a link."""
-    with contextlib.suppress(OSError):  # as for all that is no link
+    with contextlib.suppress(OSError):  # the answer for everything that is not a link
         os.readlink(name, dir_fd=folder)
         raise _link(shown)
 
@@ -146,7 +146,7 @@ def _identity(folder: int) -> int:
     inode of a removed folder away again, with another version."""
     try:
         version = fcntl.ioctl(folder, _GET_VERSION, bytes(8))
-    except OSError:  # there is none on this file system
+    except OSError:  # this file system has none
         version = b""
     return os.fstat(folder).st_ino | int.from_bytes(version) << 64
 

@@ -17,7 +17,7 @@ from memwal_sql.errors import InvalidCallError
 COMMIT_LOG = "memwal_commit_log"
 """Our own option: what decides who created an object, for stores without put-if-absent."""
 
-# By the scheme of a URI, what may stand in front of an option's name.
+# Scheme of a URI -> prefixes that an option's name may have.
 PREFIXES = {"s3": "aws_", "gs": "google_", "az": "azure_", "abfss": "azure_"}
 
 # object_store's client settings, which Lance takes among the others.
@@ -58,7 +58,7 @@ _ADDRESSES = _ENDPOINTS | {
     "base_url",
     "google_base_url",
 }
-# What says where and how, and not who: these values help in messages.
+# Options that say where and how, and not who: their values may stand in messages.
 _NO_SECRETS = (CLIENT_KEYS - {"proxy_url"}) | {
     "account_name",
     "bucket",
@@ -85,8 +85,8 @@ _NO_SECRETS = (CLIENT_KEYS - {"proxy_url"}) | {
     "use_fabric_endpoint",
     "virtual_hosted_style_request",
 }
-# What a text may set that decides over no place, in any spelling: a region and an account are parts
-# of a server's name.
+# Options that a statement may set, in any spelling, as they choose no server: a region and an
+# account are parts of a server's name.
 _IN_STATEMENTS = frozenset(
     {
         "access_key",
@@ -125,7 +125,7 @@ _IN_STATEMENTS = frozenset(
 _OF_CLOUDS = ("azure_storage_", "storage_", *dict.fromkeys(PREFIXES.values()))
 _IN_HOST_NAMES = frozenset({"account_name", "default_region", "region"})
 _HOST_PART = re.compile(r"[A-Za-z0-9-]*")
-# What is told to who has misspelt one, or has another library's name for it.
+# Names that a misspelt option, or one of another library, may have meant.
 _COMMON = (
     "aws_access_key_id",
     "aws_endpoint",
@@ -162,7 +162,7 @@ class SplitOptions:
 
 
 def checked_options(options: Mapping[str, str] | None) -> dict[str, str]:
-    """A copy of what a caller gives. Raises InvalidCallError where keys or values are no texts."""
+    """A copy of what a caller gives. Raises InvalidCallError where a key or value is not a text."""
     if options is not None and not isinstance(options, Mapping):
         raise InvalidCallError(
             f"storage_options must be a dictionary of texts, not {type(options).__name__}"

@@ -19,7 +19,7 @@ class ObjectMeta:
     """One listed object: its path relative to the store's root, and its size in bytes.
 
     `modified` is when it was written, in seconds since 1970, by the store's clock; None where the
-    store does not know. It is no part of what an object is.
+    store does not know. It does not take part in comparisons.
     """
 
     path: str
@@ -49,7 +49,7 @@ def check_path(path: str) -> None:
     if not (odd and _NO_NAMES.intersection(path.split("/"))) and "\0" not in path:
         return
     raise InvalidCallError(
-        f"{path!r} is no path in a table: none of its parts may be empty, '.' or '..', nor have NUL"
+        f"{path!r} is not a path in a table: a part may not be empty, '.' or '..', nor have NUL"
     )
 
 
@@ -82,8 +82,8 @@ class ObjectStore(Protocol):
 
     @property
     def service(self) -> str | None:
-        """Whose word a put-if-absent rests on, as the place of the table and the address of the
-        server, to be tried before it is trusted; None where it is no matter of trust."""
+        """The server that put-if-absent relies on: the table's place and the server's address, to
+        be probed before it is trusted; None where nothing needs to be probed."""
         ...
 
     def get(self, path: str) -> bytes:

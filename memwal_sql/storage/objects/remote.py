@@ -45,13 +45,13 @@ _PART_BYTES = 16 << 20
 _PARALLEL_PARTS = 4
 _ATTEMPTS = 4
 
-# What obstore raises; the last where a store was told not to put if absent.
+# obstore's errors; NotImplementedError: conditional puts are disabled by an option.
 _FAILURES = (exceptions.BaseError, OSError, NotImplementedError)
 _GONE = (exceptions.NotFoundError, FileNotFoundError)
 _REFUSALS = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
 _NO_BUCKET = "NoSuchBucket"
-# What clients do not make again: a request whose connection ends within the answer, and one
-# that has none in time and is not safe by its method alone, such as a bulk delete.
+# Failures that clients do not retry: a connection that ends within the answer, and a time-out of a
+# request whose method is not safe, such as a bulk delete.
 _NO_ANSWER = re.compile(
     r"response body error|retries: 0,\s+max_retries: [1-9].*kind: Timeout", re.DOTALL
 )

@@ -22,7 +22,7 @@ class Wave(Thresholds):
 
 
 _MOST = 32
-# Questions take no memory, and few bytes: three of each of as many regions.
+# Questions take little memory and few bytes: three for each of as many regions.
 _MOST_QUESTIONS = 96
 # Clocks that go on while the machine sleeps.
 _CLOCKS = (getattr(time, name, None) for name in ("CLOCK_BOOTTIME", "CLOCK_MONOTONIC_RAW"))
@@ -79,7 +79,7 @@ class SharedCall(Generic[R]):
     or the MemWalError that it raises. It may have begun before they asked, so it is for what need
     not be newer.
 
-    An interrupt, and a deadline, end the call of one thread alone: one of the others begins anew.
+    An interrupt, and a deadline, end the call of one thread alone: one of the others begins again.
     """
 
     def __init__(self, call: Callable[[], R]) -> None:

@@ -14,9 +14,9 @@ NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 # A nameless file gets its name through /proc.
 _NAMELESS = getattr(os, "O_TMPFILE", None) if os.path.isdir("/proc/self/fd") else None
-# What file systems and kernels without nameless files answer.
+# Answers of file systems and kernels without nameless files.
 _UNSUPPORTED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
-# What file systems without hard links answer to a link: who made a file there may link it too.
+# Answers of file systems without hard links: whoever made a file has the right to link it.
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 
 

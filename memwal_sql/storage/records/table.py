@@ -150,7 +150,7 @@ def read_record(store: ObjectStore) -> TableRecord | None:
     `UnknownFormatError` for one that this package is too old to read.
     """
     records, record = Records(store, "table"), None
-    # None is ever deleted: their numbers are known, and cost less to ask for than a listing.
+    # No record is ever deleted: asking for the next numbers costs less than a listing.
     with contextlib.suppress(NotFoundError):
         while True:
             record = records.read(1 if record is None else record.version + 1)
@@ -212,7 +212,7 @@ def write_record(
     records = Records(store, "table")
     number = 1 if before is None else before.number + 1
     content = {**table_content(store, incarnation), **stamp()}
-    # None is ever deleted: a number that is free is the next one.
+    # No record is ever deleted: a free number is the next one.
     existing = records.create(number, content) or Record(number, content)
     record = _table_record(store, existing)
     if record.incarnation != incarnation:

@@ -1,4 +1,4 @@
-"""What a base table says of a region's generations, against what the region says itself."""
+"""Compares a base table's merge progress with a region's own generations."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ INLINE_REGIONS = 100
 _MAGIC = b"LANC"
 _LEAST_BYTES = 40  # of a Lance file's footer
 _FIELD_PREFIX = "region_field_"
-# Ours: tells a region whose values are all NULL from one whose values nobody knows.
+# A column of ours: it tells a region whose values are all NULL from one with unknown values.
 _HAS_VALUES = "memwal_sql_has_values"
 _GENERATION = pa.struct(
     [
@@ -93,7 +93,7 @@ def decode_regions(
     data: bytes,
     specs: Sequence[RegionSpec],
     path: str = "the MemWAL index's region snapshot",
-    remedy: str = "table.snapshot_regions() makes it anew",
+    remedy: str = "table.snapshot_regions() makes it again",
 ) -> list[RegionManifest]:
     """The regions of a file, in its order; `path` names it in errors, and `remedy` what to do.
 

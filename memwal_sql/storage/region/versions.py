@@ -182,7 +182,7 @@ class RegionManifests:
             raise _written_but(path, error) from error
         newest = self.newest_of(first, versions)
         if newest is first:
-            # Not before: nothing stands below version 1 to tell that it is in collected territory.
+            # The hint comes last: below version 1 nothing shows that it was collected.
             self._write_hint(1)
         return newest
 
@@ -292,8 +292,8 @@ class RegionManifests:
         return self.read(versions[-1])
 
     def _read_hint(self) -> int | None:
-        """What the hint says; None where that is no version: a hint decides nothing, so whatever is
-        wrong with it stops nobody."""
+        """What the hint says; None where that is not a version: a hint decides nothing, so whatever
+        is wrong with it stops nobody."""
         path = paths.version_hint_path(self._region_id)
         try:
             data = self._store.get_range(path, 0, _MOST_HINT_BYTES)

@@ -35,12 +35,12 @@ def read_stream(data: bytes) -> tuple[pa.Schema, list[tuple[pa.RecordBatch, dict
         with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
             schema: pa.Schema = reader.schema
             batches = list(_batches(reader))
-    except OSError as error:  # of memory: it is the bytes
+    except OSError as error:  # the bytes are in memory: they are at fault, and no store
         raise ValueError(str(error)) from error
     if len(set(schema.names)) < len(schema):
         raise ValueError(f"columns have the same name: {sorted(schema.names)}")
     for batch, _ in batches:
-        # What has no bytes of its own, as nulls have none, can be said to have any length.
+        # A column without bytes, such as nulls, can claim any length.
         if batch.num_rows > 8 * len(data):
             raise ValueError(f"{batch.num_rows} rows do not fit into {len(data)} bytes")
         batch.validate(full=True)

@@ -165,7 +165,7 @@ def decode_entry(position: int, data: bytes, path: str) -> WalEntry:
 def _number(text: bytes) -> int:
     number = number_of(text.decode())
     if number is None:
-        raise ValueError(f"{text!r} is no number that a table comes to")
+        raise ValueError(f"{text!r} is larger than any number of a table")
     return number
 
 

@@ -46,7 +46,7 @@ class AppendOutcome:
         return self.existing is None
 
 
-# How far above a position is looked for entries that say that the one there is lost.
+# The number of positions above a missing entry that are searched for later entries.
 _NEAR = 8
 # Begins the names of columns that Lance adds to entries, such as `__wal_row_id` (lance 9150).
 _PHYSICAL = "__wal_"

@@ -1,4 +1,5 @@
-"""What a torn entry means (protocol rule 9): it is not there only if nobody was told that it is.
+"""The meaning of a torn entry (protocol rule 9): it counts as missing only if nobody was told that
+it is durable.
 
 Fences list torn entries as skipped. Until one does, a torn entry with nothing but fences and other
 torn ones above it may be under way or damaged, and nobody may record an end of the log above it:

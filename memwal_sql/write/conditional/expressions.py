@@ -28,7 +28,8 @@ class Expressions:
     """
 
     def __init__(self, schema: pa.Schema, when: str | None, columns: Mapping[str, str]) -> None:
-        """Raises InvalidCallError for what is no text, and for columns the table has not."""
+        """Raises InvalidCallError for an expression that is not a text, and for columns that the
+        table lacks."""
         texts = dict(columns) if when is None else {"the condition": when, **columns}
         for name, text in texts.items():
             if not isinstance(text, str):
@@ -47,8 +48,8 @@ class Expressions:
         """The places of the rows for which the condition is true, ascending, and the columns'
         values for these, in the columns' types.
 
-        Raises InvalidCallError for an expression that can't be evaluated, or is none over one row,
-        and for a value that does not fit. Without rows it still tells what is no expression.
+        Raises InvalidCallError for an expression that can't be evaluated or is not one over a
+        single row, and for a value that does not fit. It checks expressions without rows too.
         """
         context = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(1))
         numbered = pa.Table.from_batches([rows.append_column(_PLACE, np.arange(rows.num_rows))])

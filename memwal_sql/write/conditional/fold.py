@@ -1,4 +1,4 @@
-"""What becomes of each key: the rows given, one after the other, over the row that is there."""
+"""Folds the rows given for each key, one after the other, into the row that exists."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class NewColumns:
     """
 
     def __init__(self, schema: pa.Schema, columns: Mapping[str, str]) -> None:
-        """Raises InvalidCallError for what is no expression over the row."""
+        """Raises InvalidCallError unless it is an expression over the row."""
         if not columns:
             raise InvalidCallError("columns={}: name columns to add")
         for name, text in columns.items():

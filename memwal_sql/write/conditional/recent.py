@@ -41,7 +41,7 @@ class RecentWrites:
 
     def __init__(self, primary_key: Sequence[str]) -> None:
         self._primary_key = list(primary_key)
-        # Weak, so that a statement that is interrupted anywhere leaves none.
+        # The set is weak, so that an interrupted statement leaves no cut.
         self._cuts: WeakSet[Cut] = WeakSet()
         self._writes: deque[_Write] = deque()
 
@@ -64,7 +64,7 @@ class RecentWrites:
         return bool(self._writes) and self._writes[-1].ticket > cut.ticket
 
     def written(self, cut: Cut, keys: Set[Hashable]) -> set[Hashable]:
-        """Those of `keys` that were written after the cut."""
+        """The `keys` that were written after the cut."""
         keys_written: set[Hashable] = set()
         for write in reversed(self._writes):
             if write.ticket <= cut.ticket:

@@ -1,4 +1,4 @@
-"""What each kind of statement writes: its rows, computed from those that are there."""
+"""The rows that each kind of statement writes, computed from the existing rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHOWN_KEYS = 10
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What a statement writes for some keys.
+    """The writes of a statement for some keys.
 
     Attributes:
         rows: the rows to write, in the MemTables' schema, one a key at most.
@@ -40,7 +40,7 @@ Compute = Callable[[pa.RecordBatch], Resolved]
 
 @dataclass(frozen=True, slots=True)
 class RowChanges:
-    """What a statement does: whole rows of the table's columns and types to write, and keys to
+    """The changes of a statement: whole rows of the table's columns and types to write, and keys to
     delete. Each key stands once in both together.
 
     Attributes:
@@ -52,7 +52,7 @@ class RowChanges:
     moved: tuple[pa.Table, pa.Table] | None = None
 
 
-# Reads what a statement does, to all rows or to those with some keys, as they are now.
+# Computes the changes of a statement from the current rows: from all, or from those with some keys.
 ReadChanges = Callable[[pa.Table | None], RowChanges]
 
 
@@ -60,14 +60,14 @@ class LiveRows(Protocol):
     """The table's rows, as a strong reader of now sees them; `table.table.Table`."""
 
     def get(self, keys: pa.Table) -> pa.Table:
-        """Those with these keys."""
+        """The rows with these keys."""
 
     def to_arrow(
         self,
         columns: Sequence[str] | None = None,
         filter: str | None = None,  # noqa: A002
     ) -> pa.Table:
-        """Those that meet a SQL condition."""
+        """The rows that meet a SQL condition."""
 
 
 class Resolver:
@@ -193,7 +193,7 @@ class Resolver:
         return select, compute
 
     def change(self, read: ReadChanges) -> tuple[Callable[[], Resolved], Compute]:
-        """What `read` says."""
+        """The changes that `read` returns."""
 
         def resolved(changes: RowChanges) -> Resolved:
             batches = []
@@ -221,7 +221,8 @@ class Resolver:
         return chosen
 
     def _live_rows(self, keys: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_]]:
-        """For each of distinct keys the live row, nulls where there is none; and where there is."""
+        """The live row of each distinct key, nulls where it has none; and a flag for each key that
+        has one."""
         asked = self._key_batch(keys)
         live_rows = self._batch(self._rows.get(asked.table))
         place, key_list = self._key_batch(live_rows).positions, asked.values

@@ -14,7 +14,7 @@ from memwal_sql.errors import InvalidCallError
 
 UPSERT, DELETE, BEFORE, _UNKNOWN = range(4)
 
-# By the words of change data: SQL's, Debezium's, Flink's, Delta's and this project's own.
+# Word of a change feed -> kind: SQL, Debezium, Flink, Delta and this project.
 _CODES: Mapping[str, int] = {
     **dict.fromkeys(("upsert", "insert", "update", "c", "r", "u", "+I", "+U"), UPSERT),
     **dict.fromkeys(("update_after", "update_postimage"), UPSERT),
@@ -23,13 +23,13 @@ _CODES: Mapping[str, int] = {
 }
 
 
-# Columns that a stream has beside the rows', by its column of words.
+# Column with the operation -> columns that such a stream has beside those of the rows.
 _OPERATION_FIELDS: Mapping[str, frozenset[str]] = {
     "_change": frozenset({"_region", "_position", "_generation"}),
     "_change_type": frozenset({"_commit_version", "_commit_timestamp"}),
 }
 
-# Debezium's, around a message and within it.
+# Debezium's fields around a message and within it.
 _WRAPPER = frozenset({"schema", "payload"})
 _SIDES = frozenset({"before", "after"})
 

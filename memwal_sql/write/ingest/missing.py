@@ -1,4 +1,4 @@
-"""What becomes of columns that the rows of a write lack."""
+"""Columns that the rows of a write lack: kept, null or refused."""
 
 from __future__ import annotations
 

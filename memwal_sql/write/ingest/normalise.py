@@ -48,7 +48,7 @@ class Normaliser:
         self._schema = schema
         self._primary_key = tuple(primary_key)
         self._names = frozenset(schema.names)
-        # Their positions by name, in the order of the schema.
+        # Required columns: name -> position, in the order of the schema.
         self._required = {
             field.name: position
             for position, field in enumerate(schema)
@@ -299,8 +299,8 @@ def is_json(kind: pa.DataType) -> bool:
 
 
 def check_json(column: pa.Array, name: str) -> None:
-    """Raise InvalidCallError naming the row and the text that is no JSON, has a name twice in an
-    object, or lists and objects too deep inside each other: Lance parses what it writes."""
+    """Raise InvalidCallError naming the row and the text if it is not JSON, has a name twice in an
+    object, or nests too deeply: Lance parses what it writes."""
     for row, text in enumerate(column.storage.to_pylist()):
         if text is None:
             continue

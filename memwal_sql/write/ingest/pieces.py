@@ -66,7 +66,7 @@ def _each(
 def _pieces(rows: Rows, whole_bytes: int, row_bytes: int) -> Iterable[pa.Table | pa.RecordBatch]:
     if isinstance(rows, RowStream):
         return _gathered(rows)
-    # Their size is asked only when it matters: that looks at offsets, which are to be valid.
+    # The size is computed only when it matters: it reads offsets, which must be valid.
     if max(_buffer_bytes(rows), rows.num_rows * row_bytes) <= whole_bytes:
         return [rows]
     rows = _validated(rows)

@@ -91,7 +91,7 @@ impl Predicate {
         self.sql.get_or_init(print).as_deref()
     }
 
-    /// What the filter says, built of the classes in `nodes`: see `tree::tree`.
+    /// The filter as a tree of the classes in `nodes`: see `tree::tree`.
     fn tree<'py>(&self, nodes: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         match &self.filter {
             Some(filter) => tree(filter, nodes),

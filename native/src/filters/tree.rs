@@ -23,7 +23,7 @@ use crate::python::arrow_bridge::ArrowType;
 ///   `In(operand, type, values)`, `IsNull(operand)`, `Like(operand, pattern, any_case)`,
 /// * `Call(function, operand, literal)`: a scalar function by its name,
 /// * `Operand(column, casts)`, casts being types, the innermost first; `Literal(type, value)`,
-/// * `Other(columns)`: whatever is none of these.
+/// * `Other(columns)`: any other expression.
 ///
 /// Values are None, bool, int, str or bytes: temporal ones count the units of their type, decimals
 /// are unscaled, and floats the shortest texts that tell them from every other double.
@@ -31,7 +31,7 @@ pub fn tree<'py>(filter: &Expr, nodes: &Bound<'py, PyAny>) -> PyResult<Bound<'py
     Builder { py: nodes.py(), nodes }.condition(filter)
 }
 
-/// What nothing is known of but its columns.
+/// An expression of which only the columns are known.
 pub fn other<'py>(
     nodes: &Bound<'py, PyAny>,
     columns: &[impl AsRef<str>],
@@ -41,7 +41,7 @@ pub fn other<'py>(
 }
 
 type Built<'py> = PyResult<Bound<'py, PyAny>>;
-/// None where the expression is nothing that the tree has a node for.
+/// None for an expression that the tree has no node for.
 type Part<'py> = PyResult<Option<Bound<'py, PyAny>>>;
 
 /// A longer IN list is evaluated, not looked into: as Python values and text of Lance's it would take

@@ -1,4 +1,4 @@
-//! What the host's physical expressions are, by what can be seen of them: children, properties, and
+//! Identifies the host's physical expressions by what can be seen of them: children, properties, and
 //! what they are shown as.
 
 use std::sync::Arc;

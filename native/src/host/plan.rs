@@ -1,4 +1,4 @@
-//! What can be seen of the host's plans from here: names, children, expressions and schemas of nodes.
+//! The visible parts of the host's plans: names, children, expressions and schemas of nodes.
 
 use std::sync::Arc;
 

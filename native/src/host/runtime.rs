@@ -1,4 +1,4 @@
-//! What stands for the host's own, which is not visible here.
+//! Stand-ins for the host's runtime, which is not visible here.
 //!
 //! Each library has its own copy of Tokio, and a plan that spawns without a runtime would abort the
 //! process.

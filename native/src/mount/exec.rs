@@ -24,7 +24,7 @@ use crate::mount::partition::batches;
 use crate::python::arrow_bridge::{ArrowStream, schema_from_python};
 use crate::python::errors::with_python;
 
-/// What a table is asked for: the rows that may be among the first `k` by a distance of one of its
+/// The request to a table: the rows that may be among the first `k` by a distance of one of its
 /// columns to a vector. The greatest product is the nearest, else the least distance.
 pub struct Nearest {
     pub column: String,
@@ -39,7 +39,7 @@ pub struct Nearest {
 /// nodes run among themselves, and only the root streams through DataFusion.
 pub struct MountedExec {
     provider: Option<Arc<Held>>,
-    /// What the provider's `scan` answered, if that has `nearest`.
+    /// The result of the provider's `scan`, if that has `nearest`.
     scan: Option<Held>,
     node: Arc<Held>,
     label: String,

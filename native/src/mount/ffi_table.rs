@@ -88,7 +88,7 @@ impl Drop for Session {
 
 const _: () = {
     assert!(size_of::<Layout>() == size_of::<FFI_TableProvider>());
-    // Of those that can be seen: what lies between two of them is as long as it should be.
+    // Checks the fields that can be seen: the distance between two of them is as expected.
     assert!(offset_of!(Layout, statistics) == offset_of!(FFI_TableProvider, statistics));
     assert!(offset_of!(Layout, codec) == offset_of!(FFI_TableProvider, logical_codec));
     assert!(offset_of!(Layout, version) == offset_of!(FFI_TableProvider, version));

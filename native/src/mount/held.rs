@@ -13,8 +13,8 @@ use pyo3::prelude::*;
 use crate::host::runtime::runtime;
 use crate::python::errors::{guarded, with_python};
 
-/// What several queries leave goes at once: right away, the next query would wait for the interpreter,
-/// a tenth of a short one's time.
+/// Objects of several queries are dropped together: right away, the next query would wait for the
+/// interpreter, a tenth of a short one's time.
 const PAUSE: Duration = Duration::from_millis(20);
 
 static DROPPED: Mutex<Vec<Py<PyAny>>> = Mutex::new(vec![]);
@@ -45,7 +45,7 @@ impl<T> Drop for Held<T> {
             return;
         };
         dropped.push(object);
-        // Who finds others there is in time for the call that they have started.
+        // If others are there already, the call that they have started drops this one too.
         if dropped.len() == 1 {
             let _ = guarded(|| runtime().map(|runtime| runtime.spawn_blocking(let_go)));
         }

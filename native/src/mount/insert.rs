@@ -127,7 +127,7 @@ impl ExecutionPlan for UpsertExec {
     }
 }
 
-/// What EXPLAIN ANALYZE says of a statement.
+/// The output of EXPLAIN ANALYZE for a statement.
 struct Written {
     rows: Count,
     input: Time,

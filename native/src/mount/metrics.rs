@@ -7,7 +7,7 @@ use std::time::Duration;
 use datafusion_physical_plan::metrics::{Count, Metric, MetricValue, MetricsSet, Time};
 use pyo3::prelude::*;
 
-/// What `node.metrics.values()` says, a dict of name to int. Names that DataFusion knows become
+/// The metrics of `node.metrics.values()`, a dict of name to int. Names that DataFusion knows become
 /// its own metrics; a name that ends in `_ns` is a time; any other is a count.
 pub fn metrics_of(node: &Bound<'_, PyAny>) -> PyResult<MetricsSet> {
     let counters = node.getattr("metrics")?.call_method0("values")?;

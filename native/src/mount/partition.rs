@@ -28,12 +28,12 @@ struct Producer {
     node: Arc<Held>,
     partition: usize,
     schema: SchemaRef,
-    /// None before the first one was asked for.
+    /// None before the first batch was asked for.
     batches: Option<Held<PyIterator>>,
     to: Sender<Result<RecordBatch>>,
 }
 
-/// Where a producer is that has no room.
+/// The place of a producer that has no room.
 type Parked = Arc<Mutex<Option<Producer>>>;
 
 /// Nothing runs before the first poll: a LIMIT may never ask this partition.
@@ -70,7 +70,7 @@ impl Producer {
     fn run(mut self, parked: &Parked) {
         while !self.to.is_closed() {
             {
-                // Who makes room looks at who is parked afterwards.
+                // Whoever makes room wakes the parked producer afterwards.
                 let mut parked = parked.lock().unwrap_or_else(PoisonError::into_inner);
                 if self.to.capacity() == 0 {
                     *parked = Some(self);
@@ -89,7 +89,7 @@ impl Producer {
 
     fn next(&mut self) -> Result<Option<RecordBatch>> {
         with_python(|py| {
-            // Those that end or fail are let go here, in this thread.
+            // Streams that end or fail are dropped here, in this thread.
             let mut batches = match self.batches.take() {
                 Some(batches) => batches.into_bound(py),
                 None => {

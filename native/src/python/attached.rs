@@ -1,4 +1,4 @@
-//! Who runs Python code in threads of this library, so that the interpreter can wait for them when
+//! Counts threads of this library that run Python code: the interpreter can wait for them when
 //! it exits: it would abort with one of them attached, or about to be.
 
 use std::sync::Once;

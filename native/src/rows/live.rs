@@ -8,7 +8,7 @@ use crate::python::buffers::{Numbers, NumbersMut, invalid};
 const MERGED: usize = 16;
 
 /// Write a flag for every address, 0 for those in `stale`, which is sorted, else 1; count the ones.
-/// Where that is all of them, nothing may have been written.
+/// If all rows are live, nothing may have been written.
 #[pyfunction]
 pub fn flag_live(
     py: Python<'_>,

@@ -1,4 +1,4 @@
-//! Which rows are live: kernels that a scan runs for every row of a batch, and whose intermediate
+//! Finds live rows: kernels that a scan runs for every row of a batch, and whose intermediate
 //! arrays would cost more than the work, and the versions of a MemTable's keys.
 
 mod keys;

@@ -1,4 +1,4 @@
-//! Where the versions of each key of a MemTable are.
+//! Positions of the versions of each key of a MemTable.
 
 use std::sync::{PoisonError, RwLock, TryLockError};
 
@@ -16,7 +16,7 @@ use crate::python::buffers::{bytes_of, invalid};
 
 const NONE: i64 = -1;
 const NEVER: i64 = i64::MAX;
-/// What the map takes a slot beside the key, and the two links of a row.
+/// Bytes of the map for each slot beside the key, and of the two links of a row.
 const SLOT_BYTES: usize = 9;
 const ROW_BYTES: usize = 16;
 

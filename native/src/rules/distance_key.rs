@@ -45,7 +45,7 @@ pub struct Distance {
 }
 
 impl Key {
-    /// None for what is neither a column nor a distance of one.
+    /// None for an expression that is neither a column nor a distance of one.
     pub fn of(key: &Arc<dyn PhysicalExpr>, input: &SchemaRef) -> Option<Self> {
         if let Some(column) = column_of(key.as_ref(), input) {
             return Some(Self::Column(column));
@@ -149,7 +149,7 @@ fn trial(
 }
 
 impl Metric {
-    /// As Lance calls it.
+    /// Lance's name of the metric.
     pub fn name(self) -> &'static str {
         match self {
             Self::L2 => "l2",

@@ -1,4 +1,4 @@
-//! What is changed in plans that the host has finished.
+//! Rules that change plans of the host after its own planning.
 
 mod copied_conditions;
 mod distance_key;

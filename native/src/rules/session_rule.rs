@@ -1,6 +1,6 @@
 //! The rule by which a session has this library look at finished plans.
 //!
-//! Of the host's nodes only names, children and expressions can be seen from here.
+//! Only names, children and expressions of the host's nodes can be seen from here.
 //! `datafusion-ffi` would rebuild the whole plan and the whole configuration of the host on this
 //! side, and wrap what comes back without what `ffi_plan` does. So the rule's table of functions gets
 //! shorter ones, which walk through the host's: some microseconds a query.
@@ -26,7 +26,7 @@ use crate::rules::unpushed_filters::substitute;
 
 const NAME: &str = "memwal";
 
-/// What `SessionContext.add_physical_optimizer_rule` takes.
+/// The rule in the form that `SessionContext.add_physical_optimizer_rule` takes.
 #[pyclass(frozen, module = "memwal_native")]
 pub struct SessionRule;
 

@@ -84,8 +84,8 @@ fn conditions(mut above: Option<&Above>) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// What joins and sorts learn as they run does not count: it only leaves out rows that they would
-/// not use. It may stand in a conjunction with others.
+/// Filters that joins and sorts learn as they run do not count: they only leave out rows that would
+/// not be used. They may stand in a conjunction with others.
 fn write(expression: &FFI_PhysicalExpr, to: &mut Vec<String>) {
     if learned(expression) {
         return;

@@ -7,7 +7,7 @@ use pyo3::types::PyBytes;
 use crate::python::buffers::{Numbers, bytes_of, invalid};
 
 pub const BLOCK: usize = BitPacker4x::BLOCK_LEN;
-// Of a block: f32 the highest score of its documents, u32 the first document.
+// A block begins with an f32, the highest score of its documents, and a u32, the first document.
 const SCORE_BYTES: usize = 4;
 const FIRST_BYTES: usize = 4;
 
@@ -23,7 +23,7 @@ pub struct Postings {
 }
 
 struct Block {
-    /// Where it begins in `packed`.
+    /// The offset at which it begins in `packed`.
     start: usize,
     /// Its first document.
     first: u32,
@@ -200,7 +200,7 @@ impl Postings {
     }
 }
 
-/// Where a reader stands in a posting list.
+/// The position of a reader in a posting list.
 pub struct Cursor<'a> {
     postings: &'a Postings,
     documents: [u32; BLOCK],
@@ -280,7 +280,7 @@ impl<'a> Cursor<'a> {
         true
     }
 
-    /// What is left of the run that is loaded.
+    /// The rest of the run that is loaded.
     #[inline]
     pub fn rest(&self) -> (&[u32], &[u32]) {
         (&self.documents[self.at..self.end], &self.frequencies[self.at..self.end])

@@ -14,7 +14,7 @@ pub struct TokenMap {
 
 #[pymethods]
 impl TokenMap {
-    /// `data` are the bytes of the transducer; a ValueError if it is none of a known version.
+    /// `data` are the bytes of the transducer; a ValueError unless its version is known.
     #[new]
     fn new(data: &Bound<'_, PyAny>) -> PyResult<Self> {
         let data = Numbers::<u8>::new(data)?.slice().to_vec();

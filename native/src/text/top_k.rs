@@ -134,20 +134,20 @@ impl Search<'_> {
         self.lists.iter().map(|list| list.len()).sum()
     }
 
-    /// What no document that holds a token at most so often scores more for it.
+    /// The highest score, for a token, of documents that hold it at most so often.
     fn bound(&self, weight: f32, most: u32) -> f32 {
         let most = most as i32 as f32;
         SLACK * weight * (K1_PLUS_1 * most / (most + self.least))
     }
 
-    /// What a token is worth to one document.
+    /// The score of a token in one document.
     fn worth_of(&self, weight: f32, document: u32, often: u32) -> f32 {
         let often = often as i32 as f32;
         let norm = self.fixed + self.per_token * self.lengths[document as usize] as f32;
         weight * (K1_PLUS_1 * often / (often + norm))
     }
 
-    /// What one token is worth to the documents of a run.
+    /// The scores of one token in the documents of a run.
     fn worth(&self, weight: f32, documents: &[u32], often: &[u32], worth: &mut [f32; BLOCK]) {
         for (worth, &document) in worth.iter_mut().zip(documents) {
             *worth = self.lengths[document as usize] as f32;
@@ -346,7 +346,7 @@ impl<'a> Scores<'a> {
             if hope < self.threshold() || search.allowed[document as usize] == 0 {
                 continue;
             }
-            // In the order of the tokens: sums in another order may differ in their last bit.
+            // Tokens are summed in their order: sums in another order may differ in their last bit.
             let (mut score, mut tokens) = (0.0, 0);
             for (lookup, &weight) in lookups.iter_mut().zip(&search.weights) {
                 if let Some(often) = lookup.seek(document) {
@@ -397,7 +397,7 @@ impl<'a> Scores<'a> {
         }
     }
 
-    /// What a score must reach to be kept.
+    /// The score that a document must reach to be kept.
     #[inline]
     fn threshold(&self) -> f32 {
         match self.best.peek() {

@@ -1,4 +1,4 @@
-//! What the distance of a coded vector to a query is at least and at most.
+//! Bounds of the distance of a coded vector to a query.
 
 use crate::vectors::codes::{Codes, Metric, is_tame, square_of};
 use crate::vectors::dot_products::{FINER, GROUP, LANES, LARGEST, MOST_ELEMENTS, Parts};
@@ -59,7 +59,7 @@ impl Bounds {
                 fixed: square as f32,
                 per_square: 1.0,
                 per_product: (-2.0 * unit) as f32,
-                // In numbers of 64 bits, as the centre was taken off.
+                // Computed in 64 bits, as the centre was subtracted.
                 margin: (wrong * square + 1e-14 * far * far) as f32,
                 margin_per_square: wrong as f32,
                 margin_per_error: (2.0 * (length + rest)) as f32,

@@ -14,7 +14,7 @@ const SHORTEST: f64 = 1e-30;
 const LONGEST: f64 = 1e30;
 /// The steps from zero to the largest element.
 const STEPS: f64 = 127.0;
-/// Of so many vectors the middle is taken, without those so many times as long as most.
+/// The number of vectors whose middle is taken, without those so many times as long as most.
 const SAMPLE: usize = 1024;
 const OUTLIER: f64 = 16.0;
 
@@ -40,11 +40,11 @@ impl Metric {
 pub struct Codes {
     pub metric: Metric,
     pub dimension: usize,
-    /// What is subtracted from all vectors.
+    /// The vector that is subtracted from all others.
     pub centre: Vec<f64>,
     /// By block, and in it by `GROUP` elements.
     pub lines: Vec<Line>,
-    /// What one step of a row's codes is.
+    /// The size of a step of a row's codes.
     pub scales: Vec<f32>,
     /// The square of a row's length.
     pub squares: Vec<f32>,
@@ -188,7 +188,7 @@ impl Codes {
         }
         self.scales[row] = scale;
         self.squares[row] = square as f32;
-        // What rounding may have added, in numbers of 64 bits and by the conversion to 32.
+        // The error that rounding may have added: in 64 bits, and by the conversion to 32.
         self.errors[row] = (left.sqrt() * (1.0 + 1e-6) + 1e-14 * whole.sqrt()) as f32;
         true
     }

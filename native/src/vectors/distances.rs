@@ -20,7 +20,7 @@ impl<'a> Measure<'a> {
         Self { metric, query, length: square_of(query).sqrt() }
     }
 
-    /// Not a number where there is none.
+    /// NaN for a row without a distance.
     pub fn distance<T: Copy + Into<f64>>(&self, vector: &[T]) -> f32 {
         let distance = match self.metric {
             Metric::L2 => self.sum(vector, |element, query| (element - query) * (element - query)),

@@ -14,13 +14,13 @@ const TILE_LINES: usize = 1 << 10;
 /// Lines that take longer than to start a thread.
 const LINES_A_THREAD: usize = 1 << 16;
 
-/// Which rows count.
+/// The rows that count.
 pub struct Wanted<'a> {
     /// How many of the nearest.
     pub most: usize,
     /// Only the rows before this one.
     pub rows: usize,
-    /// By row, not 0 if it counts; None if all do.
+    /// A byte for each row, not 0 if it counts; None if all rows count.
     pub allowed: Option<&'a [u8]>,
     /// The least distance that counts.
     pub least: f32,
@@ -118,8 +118,8 @@ impl<'a> Hits<'a> {
         }
     }
 
-    /// What is certainly farther away than this is not among the nearest. Finite: rows without a
-    /// distance are infinitely far away.
+    /// Rows that are certainly farther away than this are not among the nearest. Finite: rows without
+    /// a distance are infinitely far away.
     #[inline]
     fn farthest(&self) -> f32 {
         let worst = self.nearest.peek().filter(|_| self.nearest.len() >= self.wanted.most);

@@ -131,7 +131,7 @@ fn misfit() -> PyErr {
     invalid("arrays of as many rows and elements are needed")
 }
 
-/// What a search is asked for.
+/// The parameters of a search.
 struct Asked {
     queries: Numbers<f64>,
     most: usize,

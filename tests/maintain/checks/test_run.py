@@ -355,7 +355,7 @@ def bloom_lost(site: Site) -> None:
     (site.generation(2) / "bloom_filter.bin").unlink()
 
 
-@damages(ERROR, "bloom filters", "no whole number of 32-byte blocks")
+@damages(ERROR, "bloom filters", "not a whole number of 32-byte blocks")
 def bloom_cut(site: Site) -> None:
     path = site.generation(2) / "bloom_filter.bin"
     path.write_bytes(path.read_bytes()[:-1])

@@ -72,7 +72,7 @@ def test_an_odd_path_is_refused_by_every_operation_of_every_store(
         if name == "move to" and kind == "remote":
             continue  # refused below: what is to be moved is asked for first
         for path in ODD:
-            with pytest.raises(InvalidCallError, match=r"is no path in a table"):
+            with pytest.raises(InvalidCallError, match=r"is not a path in a table"):
                 call(store, path)
     assert beside.read_text() == "beside"
 
