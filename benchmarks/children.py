@@ -78,9 +78,9 @@ def first_scan(ours: str, copy: str, plain: str, *columns: str) -> None:
     )
     mw.open_table(copy).scan(columns=names).read_all()
     table = mw.open_table(ours)
-    found: list[pa.Table] = []
-    first = seconds(lambda: found.append(table.scan(columns=names).read_all()))
-    print(first, baseline, checksum(found[0]) == checksum(expected))
+    scans: list[pa.Table] = []
+    first = seconds(lambda: scans.append(table.scan(columns=names).read_all()))
+    print(first, baseline, checksum(scans[0]) == checksum(expected))
 
 
 def merge(kind: str, uri: str, rows: str) -> None:
@@ -181,10 +181,10 @@ def write_stream(uri: str, size: str) -> None:
 def write_call(uri: str, size: str) -> None:
     """The same of a table that is in memory before, without a flush."""
     table = mw.create_table(uri, VECTORS, primary_key="id", regions=[mw.bucket("id", 4)])
-    given = pa.Table.from_batches(list(vector_batches(int(size))))
+    vectors = pa.Table.from_batches(list(vector_batches(int(size))))
     ready()
     with table.writer() as writer:
-        print(writer.upsert(given).rows)
+        print(writer.upsert(vectors).rows)
 
 
 def merge_all(uri: str, size: str) -> None:

@@ -37,10 +37,10 @@ def during_merge(work: Workspace) -> Iterator[Result]:
                 _timed(read, _over(work.sizes.busy_seconds))
                 quiet += _timed(read, _over(work.sizes.busy_seconds / work.sizes.merges))
                 busy += _timed(read, child.begin("merge").is_set)
-            found, calm = (float(np.percentile(times, _PERCENTILE)) for times in (busy, quiet))
-            reach = Reach(found / calm, _LIMIT, "at most")
+            slow, calm = (float(np.percentile(times, _PERCENTILE)) for times in (busy, quiet))
+            reach = Reach(slow / calm, _LIMIT, "at most")
             line = f"{name} while a merge runs, p{_PERCENTILE}"
-            yield Result(line, found * 1e3, "ms", calm * 1e3, "quiet", reach)
+            yield Result(line, slow * 1e3, "ms", calm * 1e3, "quiet", reach)
 
 
 def _reads(table: mw.Table, base: int) -> Mapping[str, Work]:

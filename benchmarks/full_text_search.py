@@ -110,10 +110,10 @@ def _indexed(folder: Path, rows: pa.Table) -> Any:
 
 
 def _lance(dataset: Any, text: str, without: bytes | None = None) -> pa.Table:
-    found: pa.Table = dataset.scanner(
+    result: pa.Table = dataset.scanner(
         columns=["id", "_score"], full_text_query=text, limit=_K, row_addr_blocklist=without
     ).to_table()
-    return found
+    return result
 
 
 def _local(parts: list[Any], replaced: bytes, text: str) -> pa.Table:
@@ -122,8 +122,8 @@ def _local(parts: list[Any], replaced: bytes, text: str) -> pa.Table:
     `replaced` are the rows of the first that the others have: they are live nowhere else.
     """
     masks = [replaced, *(None for _ in parts[1:])]
-    found = [_lance(part, text, mask) for part, mask in zip(parts, masks, strict=True)]
-    return pa.concat_tables(found).sort_by([("_score", "descending")]).slice(0, _K)
+    results = [_lance(part, text, mask) for part, mask in zip(parts, masks, strict=True)]
+    return pa.concat_tables(results).sort_by([("_score", "descending")]).slice(0, _K)
 
 
 def _in_sql(table: mw.Table) -> dict[str, Search]:

@@ -30,9 +30,9 @@ def index_gap(work: Workspace) -> Iterator[Result]:
     caught_up.build_indexes()
     queries = np.random.default_rng(3).random((64, WIDTH), dtype=np.float32)
     for query in queries[:8]:
-        found = [_search(table, query, exact=True) for table in (behind, caught_up)]
-        if found[0] != found[1]:
-            raise WrongResultError(f"index gap: {found}")
+        neighbours = [_search(table, query, exact=True) for table in (behind, caught_up)]
+        if neighbours[0] != neighbours[1]:
+            raise WrongResultError(f"index gap: {neighbours}")
     turns = {"behind": iter(_forever(queries)), "caught up": iter(_forever(queries))}
     times = interleaved(
         {
@@ -47,10 +47,10 @@ def index_gap(work: Workspace) -> Iterator[Result]:
 
 
 def _search(table: mw.Table, query: np.ndarray, *, exact: bool = False) -> list[int]:
-    found: list[int] = table.vector_search("vec", query, _K, columns=["id"], exact=exact)[
+    neighbours: list[int] = table.vector_search("vec", query, _K, columns=["id"], exact=exact)[
         "id"
     ].to_pylist()
-    return found
+    return neighbours
 
 
 def _forever(queries: np.ndarray) -> Iterator[np.ndarray]:

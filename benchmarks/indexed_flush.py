@@ -51,15 +51,15 @@ def indexed_flush(work: Workspace) -> Iterator[Result]:
             writer.sync()
             ours.append(seconds(writer.flush))
             theirs.append(seconds(by_lance))
-        found = table.scan().read_all()
-    if found.sort_by("id").combine_chunks() != stream.sort_by("id").combine_chunks():
+        rows_read = table.scan().read_all()
+    if rows_read.sort_by("id").combine_chunks() != stream.sort_by("id").combine_chunks():
         raise WrongResultError("indexed flush: other rows than were written")
     name = f"flush of {rows:,} rows with vector and text index"
     yield at_most_ratio(name, lower_quartile(ours), lower_quartile(theirs), "Lance", 1.3)
 
 
 def _model(dataset: Any) -> dict[str, Any]:
-    (index,) = (one for one in dataset.describe_indices() if one.name == "embedding_idx")
+    (index,) = (index for index in dataset.describe_indices() if index.name == "embedding_idx")
     files = IndexFiles(dataset.uri, index.segments[0].uuid)
     centroids = dataset.get_ivf_model(index.name).centroids
     return {"ivf_centroids": centroids, "pq_codebook": files.codebook()}

@@ -65,8 +65,8 @@ def sql_lookup(work: Workspace) -> Iterator[Result]:
         return context.sql(f"SELECT * FROM events WHERE id = {key}").to_arrow_table()
 
     for place, keys in _keys_by_place(work).items():
-        found = pa.concat_tables([select(key) for key in keys])
-        check_same(found, _get_all(ours, keys), f"SQL lookup of keys in {place}")
+        selected = pa.concat_tables([select(key) for key in keys])
+        check_same(selected, _get_all(ours, keys), f"SQL lookup of keys in {place}")
         times = _timed(keys, {"sql": select, "get": ours.get}, work.sizes.lookups)
         more = (times["sql"] - times["get"]) * 1e3
         yield Result(

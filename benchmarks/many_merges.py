@@ -58,10 +58,10 @@ def _merges(work: Workspace, count: int) -> Iterator[Result]:
     with _jobs(old.table.uri):
         old.merge(count)
         time.sleep(_ROUNDS_OF_JOBS * _JOB_INTERVAL_S)
-    found = _times({"young": young, "old": old}, sizes.cold_starts)
+    medians = _times({"young": young, "old": old}, sizes.cold_starts)
     for stream in (young, old):
         stream.check()
-    for name, times in found.items():
+    for name, times in medians.items():
         line = f"{name}, after {count:,} merges of {sizes.small_merge_rows:,} rows"
         yield at_most_ratio(line, times["old"], times["young"], "after the first one", _LIMIT)
 
@@ -83,7 +83,7 @@ class _Stream:
 
     def merge(self, times: int) -> list[float]:
         """Write and merge so many times; the seconds of each merge."""
-        found = []
+        merges = []
         with self.table.writer(durable=False) as writer:
             for _ in range(times):
                 step = int(self._steps.max()) + 1
@@ -91,8 +91,8 @@ class _Stream:
                 self._steps[keys] = step
                 writer.upsert(_rows(keys, step))
                 writer.flush()
-                found.append(seconds(self.table.merge))
-        return found
+                merges.append(seconds(self.table.merge))
+        return merges
 
     def query(self) -> None:
         """Aggregate all rows."""
@@ -104,8 +104,8 @@ class _Stream:
 
     def check(self) -> None:
         """Raise WrongResultError unless the table has what was written."""
-        found = self.table.scan(columns=["id", "step"]).read_all().sort_by("id")
-        if found["step"].to_numpy().tolist() != self._steps.tolist():
+        rows_read = self.table.scan(columns=["id", "step"]).read_all().sort_by("id")
+        if rows_read["step"].to_numpy().tolist() != self._steps.tolist():
             raise WrongResultError("many merges: rows are not those that were written last")
 
 
@@ -119,23 +119,23 @@ def _times(streams: Mapping[str, _Stream], cold_starts: int) -> Mapping[str, dic
     machine does slows both."""
 
     def each(work: Callable[[_Stream], object], warm_up: int = 10) -> dict[str, float]:
-        works = {name: partial(work, one) for name, one in streams.items()}
+        works = {name: partial(work, stream) for name, stream in streams.items()}
         return interleaved(works, _ROUNDS, warm_up)
 
-    found = {
+    quartiles = {
         "count and avg": each(_Stream.query),
-        "scan of all columns": each(lambda one: one.table.scan().read_all()),
+        "scan of all columns": each(lambda stream: stream.table.scan().read_all()),
         "table.get": each(_Stream.get, _ROUNDS_UNTIL_RESIDENT),
     }
     first, merges = ({name: list[float]() for name in streams} for _ in range(2))
     for _ in range(cold_starts):
-        for name, one in streams.items():
-            answer = run_child("first-query", one.table.uri, _QUERY)
+        for name, stream in streams.items():
+            answer = run_child("first-query", stream.table.uri, _QUERY)
             first[name].append(float(answer.words[0]))
-            merges[name] += one.merge(2)
+            merges[name] += stream.merge(2)
     for work, times in (("first query of a process", first), ("merge", merges)):
-        found[work] = {name: lower_quartile(seconds) for name, seconds in times.items()}
-    return found
+        quartiles[work] = {name: lower_quartile(seconds) for name, seconds in times.items()}
+    return quartiles
 
 
 @contextmanager

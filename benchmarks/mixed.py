@@ -75,15 +75,15 @@ def mixed(work: Workspace) -> Iterator[Result]:
             for _ in range(LOOKUPS):
                 looked_up("in a row")
         check_same(table.to_arrow(), merged([feed.base, *parts]), "mixed work")
-    found = {name: median(measured) for name, measured in times.items()}
+    medians = {name: median(measured) for name, measured in times.items()}
     size, other = work.sizes.append_rows, "plain Lance"
     name = f"count(*), avg after {EVERY} upserts of {size:,} random keys"
-    yield at_most_ratio(name, found["aggregate"], found["plain"], other, 2)
-    yield beside(f"{name}, asked again", found["again"], found["plain"], other)
+    yield at_most_ratio(name, medians["aggregate"], medians["plain"], other, 2)
+    yield beside(f"{name}, asked again", medians["again"], medians["plain"], other)
     name = f"table.get after each upsert of {size:,} random keys"
-    yield at_most_ratio(name, found["lookup"], found["plain lookup"], other, 1.2)
+    yield at_most_ratio(name, medians["lookup"], medians["plain lookup"], other, 1.2)
     name = f"table.get, {LOOKUPS} after {EVERY} upserts of {size:,} random keys"
-    yield beside(name, found["in a row"], found["plain in a row"], other)
+    yield beside(name, medians["in a row"], medians["plain in a row"], other)
 
 
 def replaced_scan(work: Workspace) -> Iterator[Result]:

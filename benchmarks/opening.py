@@ -29,7 +29,7 @@ def opening(work: Workspace) -> Iterator[Result]:
     all rows in one region."""
     count, rounds = work.sizes.regions, work.sizes.cold_starts
     many = _table(work, "many-regions", count, [mw.identity("id")])
-    one = _table(work, "one-region", count, [mw.bucket("id", 1)])
+    single = _table(work, "one-region", count, [mw.bucket("id", 1)])
     taken = lower_quartile([seconds(many.snapshot_regions) for _ in range(_RECORDS)])
     reach = Reach(taken, 2.0, "at most", "s")
     yield Result(f"snapshot of {count:,} regions", taken, "s", reach=reach)
@@ -42,11 +42,13 @@ def opening(work: Workspace) -> Iterator[Result]:
         bound = None if limit is None else Reach(cold, limit, "at most", "s")
         name = f"opening a table with {count:,} regions, cold, from {source}"
         yield Result(name, cold, "s", reach=bound)
-    one.snapshot_regions()
-    for table in (many, one):
+    single.snapshot_regions()
+    for table in (many, single):
         if len(table.snapshot("eventual", _OF_ONE_KEY).regions) != 1:
             raise WrongResultError(f"{table.uri}: a query for one key reads several regions")
-    times = interleaved({"many": lambda: _plan(many), "one": lambda: _plan(one)}, work.sizes.rounds)
+    times = interleaved(
+        {"many": lambda: _plan(many), "one": lambda: _plan(single)}, work.sizes.rounds
+    )
     name = f"planning for one region of {count:,}, {_IN_A_ROW} times"
     yield at_most_ratio(name, times["many"], times["one"], "a table with one", 1.2)
 

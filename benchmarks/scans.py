@@ -92,8 +92,8 @@ def generations_scan(work: Workspace) -> Iterator[Result]:
         for count in sizes.generation_counts:
             folder = work.folder / f"generations-{count}{'-alone' if title else ''}"
             tables[count] = _in_generations(enabled_table(folder, base), upserts, count)
-            found = _scan(tables[count])
-            check_same(found, expected.select(_COLUMNS), f"{count} generations")
+            scanned = _scan(tables[count])
+            check_same(scanned, expected.select(_COLUMNS), f"{count} generations")
         works = {str(count): (lambda table=table: _scan(table)) for count, table in tables.items()}
         plain = plain_table(work.folder / f"generations-plain{len(title)}", expected)
         works["plain"] = lambda plain=plain: plain.to_table(columns=_COLUMNS)

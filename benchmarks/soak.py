@@ -65,10 +65,10 @@ class Samples:
 
     def thirds(self, name: str, end: float, take: Summary) -> list[float]:
         """What `take` makes of the figures of each third of the time."""
-        found: list[list[float]] = [[] for _ in range(_THIRDS)]
+        parts: list[list[float]] = [[] for _ in range(_THIRDS)]
         for at, value in self.by_name[name]:
-            found[min(_THIRDS - 1, int(at / end * _THIRDS))].append(value)
-        return [take(part) for part in found]
+            parts[min(_THIRDS - 1, int(at / end * _THIRDS))].append(value)
+        return [take(part) for part in parts]
 
 
 class Reader:
@@ -96,18 +96,18 @@ class Reader:
 
     def _vectors(self) -> None:
         query = self._random.random(WIDTH, np.float32)
-        found = self._table.vector_search("vec", query, 10, columns=["id", "step"])
-        self._note(found, 10)
+        neighbours = self._table.vector_search("vec", query, 10, columns=["id", "step"])
+        self._note(neighbours, 10)
 
     def _texts(self) -> None:
         word = f"word{self._random.integers(100)}"
         self._note(self._table.full_text_search("body", word, 10, columns=["id", "step"]), 10)
 
-    def _note(self, found: pa.Table, rows: int | None = None) -> None:
+    def _note(self, neighbours: pa.Table, rows: int | None = None) -> None:
         """No key twice, none older than it was seen before, and as many rows as were asked for."""
-        ids, steps = found["id"].to_numpy(), found["step"].to_numpy()
+        ids, steps = neighbours["id"].to_numpy(), neighbours["step"].to_numpy()
         if len(np.unique(ids)) < len(ids) or (steps < self._seen[ids]).any():
-            raise WrongResultError(f"replaced rows came back: {found.to_pylist()[:20]}")
+            raise WrongResultError(f"replaced rows came back: {neighbours.to_pylist()[:20]}")
         if rows is not None and len(ids) != rows:
             raise WrongResultError(f"{len(ids)} rows were found instead of {rows}")
         self._seen[ids] = steps
@@ -184,11 +184,11 @@ def _children(uri: Path) -> Iterator[tuple[Child, Child, list[str]]]:
 
 def _check_end(table: mw.Table, steps: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
     """The table holds what was written last, and nothing about it is wrong."""
-    found = table.scan(["id", "step"]).read_all().sort_by("id")
+    rows_read = table.scan(["id", "step"]).read_all().sort_by("id")
     live = np.flatnonzero(steps >= 0)
-    if not np.array_equal(found["id"].to_numpy(), live):
-        raise WrongResultError(f"{found.num_rows} keys are left instead of {len(live)}")
-    if not np.array_equal(found["step"].to_numpy(), steps[live]):
+    if not np.array_equal(rows_read["id"].to_numpy(), live):
+        raise WrongResultError(f"{rows_read.num_rows} keys are left instead of {len(live)}")
+    if not np.array_equal(rows_read["step"].to_numpy(), steps[live]):
         raise WrongResultError("rows are not those that were written last")
     checked = table.check()
     if not checked.ok:
@@ -206,7 +206,7 @@ def _report(samples: Samples, jobs: Sequence[str], duration: float) -> int:
             ratio = thirds[2] / thirds[1]
             steady &= ratio <= most
             ok = "yes" if ratio <= most else f"no: above {most}"
-            grid.add_row(label, *(f"{one:.1f}" for one in thirds), f"{ratio:.2f}", ok)
+            grid.add_row(label, *(f"{figure:.1f}" for figure in thirds), f"{ratio:.2f}", ok)
     Console(width=120).print(grid)
     runs = [json.loads(line) for line in jobs]
     for job in sorted({run["job"] for run in runs}):

@@ -26,18 +26,18 @@ def statements(work: Workspace) -> Iterator[Result]:
     sizes = work.sizes
     base = rows(np.arange(10 * sizes.append_rows, dtype=np.int64), 1)
     table = enabled_table(work.folder / "statements", base, regions=[mw.bucket("id", _REGIONS)])
-    given = rows(np.arange(sizes.append_rows, dtype=np.int64) * 10, 2)
-    partial = given.drop_columns(["name"])
+    changed = rows(np.arange(sizes.append_rows, dtype=np.int64) * 10, 2)
+    partial = changed.drop_columns(["name"])
     with table.writer(durable=True) as writer:
         works: dict[str, Callable[[], Any]] = {
-            "upserts": lambda: writer.upsert(given),
+            "upserts": lambda: writer.upsert(changed),
             "columns kept": lambda: writer.upsert(partial),
-            "a condition": lambda: writer.upsert(given, when="t.id <= s.id"),
+            "a condition": lambda: writer.upsert(changed, when="t.id <= s.id"),
             "an expression": lambda: writer.upsert(partial, set={"val": "greatest(t.val, s.val)"}),
         }
         times = interleaved(works, sizes.appends, _WARM_UP)
-        found = table.get(given.select(["id"]))
-    check_same(found, given, "statements")
+        rows_read = table.get(changed.select(["id"]))
+    check_same(rows_read, changed, "statements")
     others = table.to_arrow(filter="id % 10 <> 0")
     check_same(others, base.filter(pc.not_equal(_last_digit(base), 0)), "rows not written")
     for name in list(works)[1:]:
@@ -57,8 +57,8 @@ def sql_statements(work: Workspace) -> Iterator[Result]:
     context = SessionContext()
     mw.register(context, "t", table)
     many = 2 * sizes.append_rows
-    given = rows(shuffled(2 * count)[:many], 2)  # half of them are new
-    context.register_record_batches("given", [given.to_batches()])
+    changed = rows(shuffled(2 * count)[:many], 2)  # half of them are new
+    context.register_record_batches("given", [changed.to_batches()])
     merge = """
         MERGE INTO t USING given AS s ON t.id = s.id
         WHEN MATCHED THEN UPDATE SET val = s.val, name = s.name
@@ -68,19 +68,19 @@ def sql_statements(work: Workspace) -> Iterator[Result]:
 
     with table.writer(durable=True) as writer:
         works: dict[str, Callable[[], Any]] = {
-            "upserts": lambda: writer.upsert(given),
+            "upserts": lambda: writer.upsert(changed),
             "merge": lambda: mw.sql(context, merge),
         }
         times = interleaved(works, sizes.rounds, _WARM_UP)
-        check_same(table.get(given.select(["id"])), given, "MERGE")
+        check_same(table.get(changed.select(["id"])), changed, "MERGE")
 
         def condition() -> str:
             at = next(tenths)
             return f"val >= {at / 10} AND val < {(at + 1) / 10}"
 
         def scanned() -> None:
-            found = context.sql(f"SELECT id FROM t WHERE {condition()}").to_arrow_table()
-            writer.delete(found)
+            matching = context.sql(f"SELECT id FROM t WHERE {condition()}").to_arrow_table()
+            writer.delete(matching)
 
         deletes: dict[str, Callable[[], Any]] = {
             "scan": scanned,

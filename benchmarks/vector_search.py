@@ -50,8 +50,8 @@ def vector_search(work: Workspace) -> Iterator[Result]:
         _rows(ids[at * share : (at + 1) * share], centres, random) for at in range(_GENERATIONS)
     ]
     live = merged([base, *newer])
-    wanted = range(work.sizes.vector_queries)
-    queries = [_noisy(centres[[i % len(centres)]], random)[0] for i in wanted]
+    numbers = range(work.sizes.vector_queries)
+    queries = [_noisy(centres[[i % len(centres)]], random)[0] for i in numbers]
     whole = _indexed(work.folder / "merged_vectors", live)
     native = _native(work.folder / "native_vectors", base, newer)
     with _tree(work.folder / "vectors", base, newer) as table:
@@ -178,11 +178,11 @@ def _warm_up(search: Search, queries: list[Vectors], settle_seconds: float) -> N
 def _recall(search: Search, live: pa.Table, queries: list[Vectors]) -> float:
     """The share of the truly nearest live rows that are found."""
     vectors = live["v"].combine_chunks().flatten().to_numpy().reshape(-1, _DIMENSIONS)
-    ids, found = live["id"].to_numpy(), 0
+    ids, hits = live["id"].to_numpy(), 0
     for query in queries:
         nearest = ids[np.argsort(((vectors - query) ** 2).sum(axis=1))[:_K]]
-        found += len(np.intersect1d(nearest, search(query)["id"].to_numpy()))
-    return found / (_K * len(queries))
+        hits += len(np.intersect1d(nearest, search(query)["id"].to_numpy()))
+    return hits / (_K * len(queries))
 
 
 def _times(searches: dict[str, Search], queries: list[Vectors], rounds: int) -> dict[str, float]:

@@ -65,8 +65,8 @@ def durable_upserts(work: Workspace) -> Iterator[Result]:
             "synced": native_then_sync,
         }
         times = interleaved(works, sizes.appends, _WARM_UP)
-        found = table.scan(filter="id >= 0").read_all()
-        check_same(found, merged([rows(np.arange(sizes.append_rows), 2), stream]), "durable")
+        rows_read = table.scan(filter="id >= 0").read_all()
+        check_same(rows_read, merged([rows(np.arange(sizes.append_rows), 2), stream]), "durable")
         check_same(_settled_scan(native, stream), stream, "native durable")
     name = f"durable upserts of {sizes.append_rows:,} rows, one region, local disk"
     yield at_most_ratio(name, times["ours"], times["raw"], "write + fsync", 2)
@@ -157,11 +157,11 @@ def _native_stream(folder: Path, parts: list[pa.RecordBatch]) -> float:
 def _settled_scan(writer: Any, written: pa.Table) -> pa.Table:
     """Native's rows, once there are as many: its scans miss a MemTable that is being flushed."""
     end = time.monotonic() + _SETTLE_SECONDS
-    found = native_scan(writer, written.column_names)
-    while found.num_rows < written.num_rows and time.monotonic() < end:
+    scanned = native_scan(writer, written.column_names)
+    while scanned.num_rows < written.num_rows and time.monotonic() < end:
         time.sleep(0.1)
-        found = native_scan(writer, written.column_names)
-    return found
+        scanned = native_scan(writer, written.column_names)
+    return scanned
 
 
 def _empty(batch: pa.RecordBatch) -> pa.Table:

@@ -64,7 +64,7 @@ def ycsb(work: Workspace) -> Iterator[Result]:
         count += sum(name == "insert" for name, _ in operations)
         times = _timed(tables, operations)
         rows = {name: table.rows() for name, table in tables.items()}
-        if any(one != rows["ours"] for one in rows.values()):
+        if any(answer != rows["ours"] for answer in rows.values()):
             raise AssertionError(f"the tables differ after YCSB {letter}")
         for name in list(tables)[1:]:
             line = f"YCSB {letter}, {mix.title}: an operation on {count:,} records"
@@ -87,11 +87,11 @@ def _timed(
 
             def run(table: _Table = tables[name], made: list[Any] = made) -> None:
                 for place in part:  # noqa: B023 (it is called in this round)
-                    operation, given = operations[place]
-                    made.append(getattr(table, operation)(*given))
+                    operation, arguments = operations[place]
+                    made.append(getattr(table, operation)(*arguments))
 
             times[name].append(seconds(run) / len(part))
-        if any(one != answers["ours"] for one in answers.values()):
+        if any(answer != answers["ours"] for answer in answers.values()):
             raise AssertionError("the tables answer differently")
     return {name: lower_quartile(measured) for name, measured in times.items()}
 
@@ -176,8 +176,8 @@ class _Ours:
 
     def modify(self, key: int, field: str, value: str) -> None:
         version = self._table.get([key])["version"][0].as_py()
-        given = {"id": [key], "version": [version + 1], field: [value]}
-        if self._writer.upsert(given, when="t.version + 1 = s.version").rows != 1:
+        row = {"id": [key], "version": [version + 1], field: [value]}
+        if self._writer.upsert(row, when="t.version + 1 = s.version").rows != 1:
             raise AssertionError("nobody else writes")
 
     def rows(self) -> list[Row]:

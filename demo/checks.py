@@ -49,12 +49,12 @@ def check_table(table: mw.Table, expected: pa.Table) -> Iterator[Outcome]:
     chosen = np.random.default_rng(1).choice(
         expected.num_rows, min(KEYS_TO_GET, expected.num_rows), replace=False
     )
-    wanted = expected.take(pa.array(np.sort(chosen)))
-    keys = wanted.select(list(PRIMARY_KEY))
+    live_rows = expected.take(pa.array(np.sort(chosen)))
+    keys = live_rows.select(list(PRIMARY_KEY))
     start = time.perf_counter()
-    found = table.get(keys)
+    rows_read = table.get(keys)
     seconds = time.perf_counter() - start
-    problem = difference(found.sort_by(order), wanted, ordered=True)
+    problem = difference(rows_read.sort_by(order), live_rows, ordered=True)
     yield Outcome(f"table.get: {keys.num_rows:,} keys at once", seconds, problem)
 
 

@@ -42,14 +42,14 @@ TEXTS = pa.schema(
 
 def load_documents(only: Collection[str] | None = None) -> pa.Table:
     """Every document, one row an id, ordered by it; `only` names top-level modules to read."""
-    found = {f"topic.{name}": ("topics", "topic", text) for name, text in topics.items()}
+    entries = {f"topic.{name}": ("topics", "topic", text) for name, text in topics.items()}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what others' sources are warned of
         for module, path in _sources(only):
             for name, kind, text in _docstrings(module, path):
-                found.setdefault(name, (module, kind, text))
-    ids = sorted(found)
-    modules, kinds, texts = zip(*(found[name] for name in ids), strict=True)
+                entries.setdefault(name, (module, kind, text))
+    ids = sorted(entries)
+    modules, kinds, texts = zip(*(entries[name] for name in ids), strict=True)
     lengths = [len(text) for text in texts]
     return pa.table([ids, modules, kinds, lengths, texts], schema=TEXTS)
 

@@ -122,10 +122,10 @@ class Events:
             (Kind.DEPARTED, DEPARTURE_COLUMNS),
             (Kind.ARRIVED, ARRIVAL_COLUMNS),
         ):
-            known = pa.array(kind >= known_from)
+            is_known = pa.array(kind >= known_from)
             for name in names:
                 field = rows.schema.field(name)
-                column = pc.if_else(known, rows[name], pa.scalar(None, field.type))
+                column = pc.if_else(is_known, rows[name], pa.scalar(None, field.type))
                 rows = rows.set_column(rows.schema.get_field_index(name), field, column)
         return rows
 

@@ -133,8 +133,8 @@ class Monitor:
     @property
     def problems(self) -> list[str]:
         """Everything that was wrong, the process's own failure included."""
-        found = [seen.problem for seen in self.observations if seen.problem is not None]
-        return found if self.failure is None else [*found, self.failure]
+        problems = [seen.problem for seen in self.observations if seen.problem is not None]
+        return problems if self.failure is None else [*problems, self.failure]
 
     @property
     def _open(self) -> bool:

@@ -104,8 +104,8 @@ def run_search_example(documents: Documents, example: Example) -> Outcome:
     start = time.perf_counter()
     answer = documents.ask(example.sql)
     seconds = time.perf_counter() - start
-    known = "id" if "id" in answer.column_names else "module"
-    strange = set(answer[known].to_pylist()) - set(documents.live[known].to_pylist())
+    key_column = "id" if "id" in answer.column_names else "module"
+    strange = set(answer[key_column].to_pylist()) - set(documents.live[key_column].to_pylist())
     problem = f"rows that are not live: {strange}" if strange else None
     return Outcome(example.title, seconds, problem or _none(answer), plan, answer)
 
@@ -117,15 +117,17 @@ def check_searches(documents: Documents, folder: Path) -> Iterator[Outcome]:
     yield _check_scores(documents, folder / "whole")
     start = time.perf_counter()
     documents.upsert("json.dumps", "Turn a walrus into text.")
-    found = documents.table.full_text_search("text", "walrus", 1, columns=["id"])
-    problem = None if found["id"].to_pylist() == ["json.dumps"] else f"found {found.to_pylist()}"
+    result = documents.table.full_text_search("text", "walrus", 1, columns=["id"])
+    problem = None if result["id"].to_pylist() == ["json.dumps"] else f"found {result.to_pylist()}"
     seconds = time.perf_counter() - start
     yield Outcome("json.dumps: a new docstring, found at once", seconds, problem)
     start = time.perf_counter()
     count = documents.delete_module("datetime")
     query = "SELECT id FROM hybrid_search('docs', 'v', $q, 'text', 'date time', 100)"
-    left = [name for name in documents.ask(query)["id"].to_pylist() if name.startswith("datetime")]
-    problem = f"found {left}" if left else None
+    unmatched = [
+        name for name in documents.ask(query)["id"].to_pylist() if name.startswith("datetime")
+    ]
+    problem = f"found {unmatched}" if unmatched else None
     title = f"module datetime: {count} texts deleted, none found any more"
     yield Outcome(title, time.perf_counter() - start, problem)
 
@@ -139,11 +141,11 @@ def _check_vectors(documents: Documents) -> Outcome:
             continue
         expected = documents.nearest(vector, _K)
         start = time.perf_counter()
-        found = documents.table.vector_search("v", vector, _K, columns=["id"])
+        result = documents.table.vector_search("v", vector, _K, columns=["id"])
         seconds += time.perf_counter() - start
-        hits += len(expected.intersection(found["id"].to_pylist())) - (_K - len(expected))
-        if found.num_rows != _K:
-            return Outcome("vector searches", seconds, f"{found.num_rows} rows, not {_K}")
+        hits += len(expected.intersection(result["id"].to_pylist())) - (_K - len(expected))
+        if result.num_rows != _K:
+            return Outcome("vector searches", seconds, f"{result.num_rows} rows, not {_K}")
     recall = hits / (_QUESTIONS * _K)
     problem = None if recall > 0.9 else "most of the nearest are missing"
     title = f"{_QUESTIONS} vector searches: {recall:.0%} of the {_K} nearest"
@@ -157,9 +159,9 @@ def _check_scores(documents: Documents, uri: Path) -> Outcome:
     for text in ("regular expression", "thread queue", "array of numbers", "old text"):
         expected = whole.to_table(columns=["id", "_score"], full_text_query=text, limit=_K)
         start = time.perf_counter()
-        found = documents.table.full_text_search("text", text, _K, columns=["id"])
+        result = documents.table.full_text_search("text", text, _K, columns=["id"])
         seconds += time.perf_counter() - start
-        ours, theirs = found["_score"].to_numpy(), expected["_score"].to_numpy()
+        ours, theirs = result["_score"].to_numpy(), expected["_score"].to_numpy()
         if len(ours) != len(theirs) or not np.allclose(ours, theirs, rtol=0, atol=_TOLERANCE):
             return Outcome("full-text scores", seconds, f"{text!r}: {ours} instead of {theirs}")
     return Outcome("4 full-text searches: scores of one index over it all", seconds, None)

@@ -25,7 +25,7 @@ _COLUMNS = (
     "flight_date date, carrier string, flight int, origin string, dest string, distance int, "
     "dep_delay short, arr_delay short"
 )
-_NAMES = [one.split()[0] for one in _COLUMNS.split(", ")]
+_NAMES = [column.split()[0] for column in _COLUMNS.split(", ")]
 _BY_CARRIER = """
     SELECT carrier, count(*) AS flights, count(dep_delay) AS departed,
         sum(dep_delay) AS delay, sum(distance) AS miles

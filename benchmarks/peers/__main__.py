@@ -28,12 +28,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sizes = SMALL if options.small else FULL
     options.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
-        found = mixed_by(options.only or list(PEERS), Path(temporary).resolve(), sizes)
-    print("\n".join(report(found, sizes)))
+        figures = mixed_by(options.only or list(PEERS), Path(temporary).resolve(), sizes)
+    print("\n".join(report(figures, sizes)))
     return 0
 
 
-def report(found: Mapping[str, Figures], sizes: Sizes) -> Iterator[str]:
+def report(figures_by_name: Mapping[str, Figures], sizes: Sizes) -> Iterator[str]:
     """The lines of a table in Markdown."""
     memory = psutil.virtual_memory().total / 2**30
     yield (
@@ -44,9 +44,11 @@ def report(found: Mapping[str, Figures], sizes: Sizes) -> Iterator[str]:
     yield ""
     yield "| table | upsert | aggregate | lookup | all of it | writes |"
     yield "|---|---:|---:|---:|---:|---|"
-    for name, figures in found.items():
+    for name, figures in figures_by_name.items():
         *medians, total = (*figures.medians(), figures.total)
-        cells = [f"{1e3 * one:.3g}" if one < 1 else f"{1e3 * one:,.0f}" for one in medians]
+        cells = [
+            f"{1e3 * figure:.3g}" if figure < 1 else f"{1e3 * figure:,.0f}" for figure in medians
+        ]
         peer = figures.peer
         versions = ", ".join(f"{package} {version(package)}" for package in peer.packages)
         title = f"{name} ({versions or sqlite3.sqlite_version})"

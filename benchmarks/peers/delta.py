@@ -23,12 +23,12 @@ class Delta:
         merge.when_matched_update_all().when_not_matched_insert_all().execute()
 
     def aggregate(self) -> tuple[int, float]:
-        found = self._query("SELECT count(*), avg(val) FROM events")
-        return found[0][0].as_py(), found[1][0].as_py()
+        columns = self._query("SELECT count(*), avg(val) FROM events")
+        return columns[0][0].as_py(), columns[1][0].as_py()
 
     def get(self, key: int) -> list[tuple[int, float, str]]:
-        found = self._query(f"SELECT id, val, name FROM events WHERE id = {key}")
-        return [tuple(row.values()) for row in found.to_pylist()]
+        rows = self._query(f"SELECT id, val, name FROM events WHERE id = {key}")
+        return [tuple(row.values()) for row in rows.to_pylist()]
 
     def close(self) -> None:
         """See `Peer.close`."""

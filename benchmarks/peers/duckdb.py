@@ -32,8 +32,8 @@ class DuckDb:
         self._connection.unregister("upserted")
 
     def aggregate(self) -> tuple[int, float]:
-        found = self._connection.execute("SELECT count(*), avg(val) FROM events").fetchall()
-        return found[0]
+        rows = self._connection.execute("SELECT count(*), avg(val) FROM events").fetchall()
+        return rows[0]
 
     def get(self, key: int) -> list[tuple[int, float, str]]:
         return self._connection.execute("SELECT * FROM events WHERE id = ?", [key]).fetchall()

@@ -42,8 +42,8 @@ class Iceberg:
         return len(values), pc.mean(values).as_py()
 
     def get(self, key: int) -> list[tuple[int, float, str]]:
-        found = self._table.refresh().scan(EqualTo("id", key)).to_arrow()
-        return [tuple(row.values()) for row in found.select(["id", "val", "name"]).to_pylist()]
+        rows = self._table.refresh().scan(EqualTo("id", key)).to_arrow()
+        return [tuple(row.values()) for row in rows.select(["id", "val", "name"]).to_pylist()]
 
     def close(self) -> None:
         self._catalog.close()

@@ -30,8 +30,8 @@ class LanceDb:
         return len(values), pc.mean(values).as_py()
 
     def get(self, key: int) -> list[tuple[int, float, str]]:
-        found = self._table.search().where(f"id = {key}").select(["id", "val", "name"]).to_list()
-        return [(row["id"], row["val"], row["name"]) for row in found]
+        rows = self._table.search().where(f"id = {key}").select(["id", "val", "name"]).to_list()
+        return [(row["id"], row["val"], row["name"]) for row in rows]
 
     def close(self) -> None:
         """See `Peer.close`."""

@@ -29,8 +29,8 @@ class MemWal:
         self._writer.upsert(rows)
 
     def aggregate(self) -> tuple[int, float]:
-        found = self._context.sql("SELECT count(*), avg(val) FROM events").to_arrow_table()
-        return found[0][0].as_py(), found[1][0].as_py()
+        columns = self._context.sql("SELECT count(*), avg(val) FROM events").to_arrow_table()
+        return columns[0][0].as_py(), columns[1][0].as_py()
 
     def get(self, key: int) -> list[tuple[int, float, str]]:
         return [tuple(row.values()) for row in self._table.get([key]).to_pylist()]

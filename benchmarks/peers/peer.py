@@ -50,5 +50,5 @@ PEERS: Mapping[str, str] = {
 def peer(name: str) -> MakePeer:
     """What makes the table of a peer in a folder that is there, with an index on the key where it
     has one."""
-    module, _, found = PEERS[name].partition(":")
-    return cast(MakePeer, getattr(import_module(module), found))
+    module, _, class_name = PEERS[name].partition(":")
+    return cast(MakePeer, getattr(import_module(module), class_name))

@@ -40,8 +40,8 @@ class Sqlite:
         self._connection.close()
 
     def _one(self, text: str, *values: int) -> list[tuple]:
-        with closing(self._connection.execute(text, values)) as found:
-            return found.fetchall()
+        with closing(self._connection.execute(text, values)) as cursor:
+            return cursor.fetchall()
 
 
 def _rows(table: pa.Table) -> Iterator[tuple]:

@@ -42,33 +42,33 @@ def mixed_by(names: list[str], folder: Path, sizes: Sizes) -> Mapping[str, Figur
     """The same upserts, `count(*), avg` and lookups by each of these peers, one after the other at
     every step; every answer is checked."""
     feed = Feed(sizes)
-    found: dict[str, Figures] = {}
+    figures: dict[str, Figures] = {}
     try:
         for name in names:
             own = folder / name.replace(" ", "-")
             own.mkdir(parents=True)
-            found[name] = Figures(peer(name)(own, feed.base))
+            figures[name] = Figures(peer(name)(own, feed.base))
         for number, rows in enumerate(feed.upserts(), 1):
-            turns = list(found.items()) if number % 2 else list(found.items())[::-1]
-            for _, one in turns:
-                _timed(one.upserts, partial(one.peer.upsert, rows))
+            turns = list(figures.items()) if number % 2 else list(figures.items())[::-1]
+            for _, figures_of in turns:
+                _timed(figures_of.upserts, partial(figures_of.peer.upsert, rows))
             if number % EVERY:
                 continue
             gc.collect()
             keys = [feed.key() for _ in range(LOOKUPS)]
-            for name, one in turns:
-                count, mean = _timed(one.aggregates, one.peer.aggregate)
+            for name, figures_of in turns:
+                count, mean = _timed(figures_of.aggregates, figures_of.peer.aggregate)
                 feed.check_aggregate(count, mean, name)
                 for key in keys:
-                    got = _timed(one.lookups, partial(one.peer.get, key))
+                    got = _timed(figures_of.lookups, partial(figures_of.peer.get, key))
                     feed.check_row(key, [value for _, value, _ in got], name)
     finally:
-        for one in found.values():
-            one.peer.close()
-    return found
+        for figures_of in figures.values():
+            figures_of.peer.close()
+    return figures
 
 
 def _timed(times: list[float], call: Callable[[], T]) -> T:
-    found: list[T] = []
-    times.append(seconds(lambda: found.append(call())))
-    return found[0]
+    answers: list[T] = []
+    times.append(seconds(lambda: answers.append(call())))
+    return answers[0]

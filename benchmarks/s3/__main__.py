@@ -34,34 +34,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tempfile.TemporaryDirectory() as folder,
         proxied_server(Path(folder), gateway, options.delay) as server,
     ):
-        found = list(operations(server.options, server.log, many=not options.few))
+        measured = list(operations(server.options, server.log, many=not options.few))
     if options.requests:
-        for operation in found:
+        for operation in measured:
             _print_requests(operation, console)
-    _print(found, "moto" if gateway is None else "versitygw", options.delay, console)
-    return int(any(_ok(operation) is False for operation in found))
+    _print(measured, "moto" if gateway is None else "versitygw", options.delay, console)
+    return int(any(_ok(operation) is False for operation in measured))
 
 
-def _print(found: Sequence[Operation], server: str, delay: int, console: Console) -> None:
+def _print(measured: Sequence[Operation], server: str, delay: int, console: Console) -> None:
     title = f"requests to {server}, each {delay} ms late; cost in GETs"
     table = Table(title=title, title_justify="left")
     for heading in _HEADINGS:
         table.add_column(heading, justify="left" if heading in ("operation", "kinds") else "right")
-    for one in found:
-        reach = "" if one.bound is None else f"{one.bound.rounds:g} / {one.bound.requests:g}"
-        lance = "" if one.lance is None else f"{rounds(one.lance)} / {len(one.lance)}"
-        ok = {None: "", True: "[green]yes[/]", False: "[bold red]no[/]"}[_ok(one)]
-        figures = map(str, (rounds(one.requests), len(one.requests), cost(one.requests)))
-        table.add_row(one.name, *figures, kinds(one.requests), reach, ok, lance)
+    for operation in measured:
+        reach = (
+            ""
+            if operation.bound is None
+            else f"{operation.bound.rounds:g} / {operation.bound.requests:g}"
+        )
+        lance = (
+            "" if operation.lance is None else f"{rounds(operation.lance)} / {len(operation.lance)}"
+        )
+        ok = {None: "", True: "[green]yes[/]", False: "[bold red]no[/]"}[_ok(operation)]
+        figures = map(
+            str, (rounds(operation.requests), len(operation.requests), cost(operation.requests))
+        )
+        table.add_row(operation.name, *figures, kinds(operation.requests), reach, ok, lance)
     console.print(table)
 
 
 def _print_requests(operation: Operation, console: Console) -> None:
     console.print(operation.name, style="bold")
     start = min((request.start for request in operation.requests), default=0.0)
-    for one in operation.requests:
-        begin, end = 1000 * (one.start - start), 1000 * (one.end - start)
-        console.print(f"  {begin:6.0f} {end:6.0f} {one.kind:6} {one.path}", highlight=False)
+    for request in operation.requests:
+        begin, end = 1000 * (request.start - start), 1000 * (request.end - start)
+        console.print(f"  {begin:6.0f} {end:6.0f} {request.kind:6} {request.path}", highlight=False)
 
 
 def _ok(operation: Operation) -> bool | None:

@@ -78,8 +78,8 @@ class Counter:
     def again(self, operation: Callable[[], Any]) -> list[Request]:
         """The requests of an operation that is done again and again."""
         for _ in range(_TIMES):
-            found = self.of(operation)
-        return found
+            requests = self.of(operation)
+        return requests
 
 
 def operations(options: Options, log: Log, *, many: bool) -> Iterator[Operation]:
@@ -87,7 +87,7 @@ def operations(options: Options, log: Log, *, many: bool) -> Iterator[Operation]
     too, which takes some minutes more."""
     counter = Counter(log)
     storage = dict(options)
-    rows, few, one = table_of(0, _ROWS), table_of(500, 1_000), table_of(7, 1)
+    rows, few, single = table_of(0, _ROWS), table_of(500, 1_000), table_of(7, 1)
     regions = [mw.bucket("id", _REGIONS)]
 
     plain = counter.of(lambda: lance.write_dataset(rows, _LANCE, storage_options=storage))
@@ -109,7 +109,7 @@ def operations(options: Options, log: Log, *, many: bool) -> Iterator[Operation]
     yield Operation("merge of all regions", merged, Bound(40, 100), merge_insert)
     built = counter.of(table.build_indexes)
     yield Operation("build_indexes", built, Bound(20, 30), btree)
-    upserted = counter.again(lambda: writer.upsert(one))
+    upserted = counter.again(lambda: writer.upsert(single))
     yield Operation("durable upsert, 1 row", upserted, Bound(1.5, 1), merge_insert)
     upserted = counter.again(lambda: writer.upsert(few))
     yield Operation("durable upsert, 1,000 rows", upserted, Bound(1.5, _REGIONS), merge_insert)
@@ -164,10 +164,10 @@ def _many(storage: dict[str, str], counter: Counter) -> Iterator[Operation]:
         return lambda: context.sql(text).to_arrow_table()
 
     query("SELECT count(*) FROM t")()
-    found = counter.again(query(f"SELECT * FROM t WHERE id IN ({_KEY}, {_KEY + 1})"))
-    yield Operation("1,000 regions: rows of 2", found, Bound(2.5, 3 * 2 + 3))
-    found = counter.again(query("SELECT count(*) FROM t"))
-    yield Operation("1,000 regions: count(*)", found, Bound(inf, 3 * _MANY + 3))
+    requests = counter.again(query(f"SELECT * FROM t WHERE id IN ({_KEY}, {_KEY + 1})"))
+    yield Operation("1,000 regions: rows of 2", requests, Bound(2.5, 3 * 2 + 3))
+    requests = counter.again(query("SELECT count(*) FROM t"))
+    yield Operation("1,000 regions: count(*)", requests, Bound(inf, 3 * _MANY + 3))
 
 
 def _first(storage: dict[str, str], counter: Counter) -> Iterator[Operation]:
@@ -183,15 +183,15 @@ def _first(storage: dict[str, str], counter: Counter) -> Iterator[Operation]:
 
     lance_opened, lance_found = begun(open_lance, get_lance, storage)
     _, lance_counted = begun(open_lance, count_lance, storage)
-    opened, found = begun(open_ours, get_ours, storage, None)
+    opened, requests = begun(open_ours, get_ours, storage, None)
     yield Operation("open_table", opened, Bound(3, 4), lance_opened)
-    yield Operation("first get of a process", found, Bound(8, 16), lance_found)
+    yield Operation("first get of a process", requests, Bound(8, 16), lance_found)
     _, counted = begun(open_ours, count_ours, storage, None)
     yield Operation("first count(*) of a process", counted, None, lance_counted)
     with TemporaryDirectory() as folder:
         begun(open_ours, count_ours, storage, folder)
-        _, found = begun(open_ours, get_ours, storage, folder)
-        yield Operation("first get, with copies", found, Bound(8, 16), lance_found)
+        _, requests = begun(open_ours, get_ours, storage, folder)
+        yield Operation("first get, with copies", requests, Bound(8, 16), lance_found)
         _, counted = begun(open_ours, count_ours, storage, folder)
         yield Operation("first count(*), with copies", counted, None, lance_counted)
 
@@ -214,19 +214,19 @@ def _again(storage: dict[str, str], counter: Counter) -> Iterator[Operation]:
     plain = counter.again(taken)
     yield Operation("get, strong", counter.again(lambda: table.get(_KEY)), Bound(1.5, 6), plain)
     yield Operation("get of 100 keys", counter.again(lambda: table.get(keys)), Bound(2.5, 20))
-    found = counter.again(query("strong", lookup))
-    yield Operation("SQL lookup, strong", found, Bound(2.5, 8), plain)
+    requests = counter.again(query("strong", lookup))
+    yield Operation("SQL lookup, strong", requests, Bound(2.5, 8), plain)
     counted = counter.again(lambda: dataset.count_rows("id >= 0"))
     most = 3 * _REGIONS + 3
-    found = counter.again(query("strong", count))
-    yield Operation("count(*), strong", found, Bound(1.5, most), counted)
+    requests = counter.again(query("strong", count))
+    yield Operation("count(*), strong", requests, Bound(1.5, most), counted)
     with nothing_resident():
-        found = counter.again(query("strong", count))
-    yield Operation("count(*), strong, columns not kept", found, Bound(2.5, inf), counted)
-    found = counter.again(query("manifest", count))
-    yield Operation("count(*), manifest", found, Bound(1.5, 2 * _REGIONS + 3), counted)
-    found = counter.again(query("eventual", count))
-    yield Operation("count(*), eventual", found, Bound(1.5, 2), counted)
+        requests = counter.again(query("strong", count))
+    yield Operation("count(*), strong, columns not kept", requests, Bound(2.5, inf), counted)
+    requests = counter.again(query("manifest", count))
+    yield Operation("count(*), manifest", requests, Bound(1.5, 2 * _REGIONS + 3), counted)
+    requests = counter.again(query("eventual", count))
+    yield Operation("count(*), eventual", requests, Bound(1.5, 2), counted)
 
 
 def table_of(first: int, count: int) -> pa.Table:

@@ -47,9 +47,9 @@ class Log:
 def rounds(requests: Sequence[Request]) -> int:
     """How many requests were waited for one after the other: the most that do not overlap."""
     count, end = 0, 0.0
-    for one in sorted(requests, key=lambda request: request.end):
-        if one.start >= end:
-            count, end = count + 1, one.end
+    for request in sorted(requests, key=lambda request: request.end):
+        if request.start >= end:
+            count, end = count + 1, request.end
     return count
 
 
@@ -60,8 +60,8 @@ def cost(requests: Sequence[Request]) -> int:
 
 def kinds(requests: Sequence[Request]) -> str:
     """How many there are of each kind, such as `3 GET, 1 PUT`."""
-    found = Counter(request.kind for request in requests)
-    return ", ".join(f"{count} {kind}" for kind, count in sorted(found.items()))
+    counts = Counter(request.kind for request in requests)
+    return ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
 
 
 def _request(line: str) -> Request:

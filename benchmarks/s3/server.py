@@ -64,11 +64,11 @@ def proxied_server(
 
 def versitygw(*, build: bool = True) -> str | None:
     """The program; where it is not there Go builds it, if it may. None without either."""
-    found, go = shutil.which("versitygw"), shutil.which("go")
+    installed, go = shutil.which("versitygw"), shutil.which("go")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     program = cache / "memwal_sql" / "bin" / "versitygw"
-    if found or program.exists():
-        return found or str(program)
+    if installed or program.exists():
+        return installed or str(program)
     if not (build and go):
         return None
     environment = {**os.environ, "GOBIN": str(program.parent)}
@@ -108,8 +108,8 @@ def _process(command: Sequence[str], environment: Mapping[str, str]) -> Iterator
 
 
 def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
 
 
 def _wait_for(port: int) -> None:

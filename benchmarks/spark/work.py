@@ -78,9 +78,9 @@ def batch_write(spark: SparkSession, folder: Path, sizes: Sizes) -> Iterator[Res
         frame.write.mode("overwrite").parquet(parquet)
 
     mine, parquets = _in_turns(ours, theirs, turns=2)
-    found = spark.read.format("memwal").load(str(uri)).count()
-    if found != sizes.rows:
-        raise ValueError(f"{sizes.rows} rows were written and {found} are there")
+    read = spark.read.format("memwal").load(str(uri)).count()
+    if read != sizes.rows:
+        raise ValueError(f"{sizes.rows} rows were written and {read} are there")
     work = f"batch write {sizes.rows:,} rows of 100 bytes into 8 regions"
     yield at_most_ratio(work, mine, parquets, "Parquet", 4.0)
 
@@ -102,11 +102,11 @@ def stream_write(spark: SparkSession, folder: Path, sizes: Sizes) -> Iterator[Re
         newest = pc.max(table.scan(["at"]).read_all()["at"]).as_py()
         if newest is not None and time.time() - started > sizes.seconds / 4:
             ages.append(time.time() - newest.timestamp())
-    progress = [one for one in query.recentProgress if one["numInputRows"]]
+    progress = [batch for batch in query.recentProgress if batch["numInputRows"]]
     query.stop()
     if query.exception() is not None:
         raise RuntimeError(str(query.exception()))
-    done = [one["processedRowsPerSecond"] for one in progress[len(progress) // 4 :]]
+    done = [batch["processedRowsPerSecond"] for batch in progress[len(progress) // 4 :]]
     speed = statistics.median(done)
     yield Result(
         f"streaming write, {sizes.rate:,} rows a second offered: what it could take",

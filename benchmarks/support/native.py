@@ -58,8 +58,8 @@ class NativeTable:
 
     def _generations(self) -> list[tuple[int, str]]:
         folders = (self._folder / "_mem_wal" / self.shard).iterdir()
-        found = (_GENERATION.fullmatch(folder.name) for folder in folders)
-        return sorted((int(match[1]), match[0]) for match in found if match)
+        matches = (_GENERATION.fullmatch(folder.name) for folder in folders)
+        return sorted((int(match[1]), match[0]) for match in matches if match)
 
     def lookup_planner(self) -> LsmPointLookupPlanner:
         """Point lookups over the base and the flushed generations."""

@@ -44,20 +44,20 @@ def queries(count: int, rows: int) -> dict[str, list[str]]:
     random = np.random.default_rng(17)
     most = min(_WORDS, rows)
 
-    def one(ranks: tuple[tuple[int, int], ...]) -> str:
+    def query(ranks: tuple[tuple[int, int], ...]) -> str:
         return " ".join(
             _word(int(random.integers(min(low, most // 2), min(high, most)))) for low, high in ranks
         )
 
-    return {name: [one(ranks) for _ in range(count)] for name, ranks in _CLASSES.items()}
+    return {name: [query(ranks) for _ in range(count)] for name, ranks in _CLASSES.items()}
 
 
 @cache
 def _cumulated() -> npt.NDArray[np.float64]:
     """The share of all words that the commonest 1, 2, ... words have (Zipf's law)."""
     shares = 1 / np.arange(1, _WORDS + 1)
-    found: npt.NDArray[np.float64] = np.cumsum(shares / shares.sum())
-    return found
+    cumulated: npt.NDArray[np.float64] = np.cumsum(shares / shares.sum())
+    return cumulated
 
 
 def _word(rank: int) -> str:
