@@ -196,7 +196,7 @@ def _making(uri: str) -> Iterator[None]:
 
 
 def _completed(rival: Any, new: _NewTable) -> TableRecord:
-    """Make what is left of a table whole, and give its record. Its incarnation stays: whoever
+    """Complete an unfinished table, and return its record. Its incarnation stays: whoever
     began it may be at it still, and who comes first at each step makes it.
 
     Raises InvalidCallError where it has other columns, and ConflictError where others come first.
@@ -205,8 +205,7 @@ def _completed(rival: Any, new: _NewTable) -> TableRecord:
     same = logical_schema(rival.schema).equals(logical_schema(new.schema))
     if not same or incarnation is None or primary_key_of(rival.schema) != new.keys:
         raise InvalidCallError(
-            f"{new.uri} is what is left of a table with other columns, which was not made to its "
-            "end: drop_table deletes it"
+            f"{new.uri} holds an unfinished table with other columns: drop_table deletes it"
         )
     return _ended(rival, replace(new, incarnation=incarnation))
 
@@ -249,7 +248,7 @@ def _ended(dataset: Any, new: _NewTable) -> TableRecord:
 def _begun_at(
     store: ObjectStore, uri: str, options: dict[str, str] | None
 ) -> tuple[TableRecord | None, Any]:
-    """The record, and what is left of a table that was not made to its end, or None where there is
+    """The record, and the unfinished table of an interrupted call, or None where there is
     nothing. Raises InvalidCallError where there is a table."""
     recorded = read_record(store)  # before the mark is, see `write_record`
     table = find_lance(uri, options)

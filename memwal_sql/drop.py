@@ -49,7 +49,7 @@ def drop_table(uri: Uri, storage_options: Mapping[str, str] | None = None) -> No
         raise InvalidCallError(f"{uri} is not a table, and nothing was deleted: {error}") from error
     except OSError as error:
         if is_not_found(error):
-            raise InvalidCallError(f"{uri} is not a table: there is nothing") from None
+            raise InvalidCallError(f"{uri} is not a table: nothing is there") from None
         raise store_error(f"{uri} could not be deleted", str(error), str(error)) from error
     for folder in (MEM_WAL_FOLDER, RECORD_FOLDER):  # Lance deletes only its own
         store.delete_in_bulk([meta.path for meta in store.list(folder)])

@@ -117,8 +117,8 @@ def load_base(context: TableContext, dataset: Any, before: TableInfo | None = No
                 "open it again"
             )
         raise InvalidCallError(
-            f"{context.uri} is being made or enabled, or was not made to its end: make the call "
-            "of create_table or enable again"
+            f"{context.uri} is being made or enabled, or that call was interrupted: make the "
+            "call of create_table or enable again"
         )
     metadata = dataset.schema.metadata
     check_incarnation(context.store, metadata, has_index=details is not None, record=context.record)

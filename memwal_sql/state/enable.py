@@ -82,7 +82,7 @@ def key_and_spec(
     """
     if dataset.data_storage_version == _LEGACY:
         raise InvalidCallError(
-            f"{uri} has Lance's legacy format, of which no flushed part can be written: write its "
+            f"{uri} has Lance's legacy format, in which generations can't be written: write its "
             f"rows into a new table, as by lance.write_dataset(lance.dataset({uri!r}), new_uri, "
             'data_storage_version="stable"), and enable that'
         )

@@ -1,7 +1,7 @@
 """The time that a caller gives to the calls that it makes.
 
-It is asked for before a request to an object store, and never during one: what was begun is known
-to have been done or not. So a call ends at a request as it does where the store refuses it.
+It is checked before a request to an object store, and never during one, so that the outcome of each
+request is known. A call ends at a request as it does where the store refuses it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def unbounded() -> Iterator[None]:
 
 
 def check_deadline(what: str, seconds: float = 0.0) -> None:
-    """Raise DeadlineExceededError unless more than so much time is left; `what` comes next."""
+    """Raise DeadlineExceededError unless more than this time is left for `what`, the next step."""
     if remaining() <= seconds:
         raise DeadlineExceededError(
             f"{what}: the deadline of {_current.get().seconds:g} s leaves no time for it; try "

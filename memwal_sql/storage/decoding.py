@@ -1,7 +1,7 @@
-"""What a damaged record is to who reads it: a CorruptFileError that names the file and the remedy.
+"""Turns damage in a record into a CorruptFileError that names the file and the remedy.
 
 Files of a table are input: a bit may have flipped, a disk lost a page, another program written its
-own. Whatever then goes wrong while a record is taken apart is told in one way, here.
+own. All errors of decoding such a record are reported in one way, here.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _SHOWN = 200
 def decoding(path: str, what: str, remedy: str = _RESTORE) -> Iterator[None]:
     """Raise CorruptFileError, saying that `path` is not `what`, for whatever goes wrong inside.
 
-    Errors of ours pass as they are. Nothing but decoding stands inside: a mistake of the program
-    would be told as damage.
+    MemWalErrors pass unchanged. Put nothing but decoding inside: a bug of the program would be
+    reported as damage.
     """
     try:
         yield

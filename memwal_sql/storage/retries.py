@@ -43,7 +43,7 @@ def with_retries(
     attempts: int = ATTEMPTS,
     sleep: Callable[[float], None] = time.sleep,
 ) -> T:
-    """What `call` returns; it is called again after errors of `on`, `unless` excepted, of which
+    """The result of `call`, which is called again after errors of `on`, `unless` excepted, of which
     `when` is true.
 
     `name` tells the log what is tried. Raises the error of the last attempt, which is made before
@@ -75,7 +75,7 @@ def over_conflicts(
     on: Errors = ConflictError,
     sleep: Callable[[float], None] = time.sleep,
 ) -> T:
-    """What `call` returns; it is called again where another committer came first.
+    """The result of `call`, which is called again where another committer came first.
 
     Raises ContentionError, which begins with `name`, when others keep coming in between.
     """

@@ -77,7 +77,7 @@ class _Difference:
             if self._names[field.name] is None and not field.nullable
         ]
         if lacking:
-            raise UnsupportedError(f"the columns {lacking} can't be null, and were not there then")
+            raise UnsupportedError(f"the required columns {lacking} did not exist at that version")
 
     def read(self, keys: pa.Table | None) -> RowChanges:
         """The rows to write, of all keys or of some."""

@@ -36,7 +36,7 @@ class MemoryBudget:
         return self._used
 
     def add(self, size: int) -> None:
-        """Count bytes that were written; never waits, as they are in the WAL already."""
+        """Count bytes that were written; never waits, as the rows are in the WAL already."""
         with self._lock:
             self._used += size
 
@@ -48,7 +48,7 @@ class MemoryBudget:
 
     @contextmanager
     def copy(self, size: int) -> Iterator[None]:
-        """Count a copy for as long as it is there."""
+        """Count a copy for as long as it exists."""
         self.add(size)
         try:
             yield

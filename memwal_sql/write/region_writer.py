@@ -294,7 +294,7 @@ class RegionWriter:
                 self._fail(error)
             self._changed.tell()
 
-    # Below, the caller holds the lock.
+    # The caller holds the lock in the methods below.
 
     def _check_usable(self, note: str = "") -> None:
         failure = self._failure or self._flush_failure
@@ -333,7 +333,7 @@ class RegionWriter:
             self._failure = error
             self._pending.clear()
 
-    # Group commit, without the lock.
+    # The methods below do group commit, without the lock.
 
     def _land(self, ticket: int, writes: list[PendingWrite]) -> None:
         """Return when all writes up to `ticket` have landed; raise when they can't any more.

@@ -140,7 +140,7 @@ class RegionWriters:
             missing = {key: find for key, find in finders.items() if key not in self._writers}
             if missing:
                 self._opener.check_claimable()
-            # All are looked for before one is made, or they would look at those of each other.
+            # All are looked up before one is created, or they would find each other's.
             claims = map_in_threads(_made, missing.values(), _PARALLEL_REGIONS)
             errors = []
             opened = outcomes(_made, claims, _PARALLEL_REGIONS, all_end=True)

@@ -14,7 +14,7 @@ from weakref import WeakMethod
 
 
 class Ticks:
-    """Calls a method every `interval_s` seconds, and at once when woken, until stopped.
+    """Calls a method every `interval_s` seconds, and immediately when woken, until stopped.
 
     It holds the method's object weakly: a writer that nobody closed is not kept alive by it. All
     are called by one thread, so the method must not wait for a store. What it raises is lost.

@@ -118,7 +118,7 @@ def test_the_same_call_ends_what_another_one_has_begun(
             table = mw.open_table(uri)
         except mw.InvalidCallError as error:
             assert "create_table" in str(error), error
-            unfinished += "was not made to its end" in str(error)
+            unfinished += "that call was interrupted" in str(error)
             table = make(uri)
         else:
             with pytest.raises(mw.InvalidCallError, match="is a table already: open_table"):

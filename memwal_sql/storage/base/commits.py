@@ -42,7 +42,8 @@ def lost_files(error: Exception, uri: str, what: str) -> MemWalError | None:
 
 @contextmanager
 def base_commit(uri: str, what: str) -> Iterator[None]:
-    """Within it one commit of the base table at `uri` is made; `what` it is for begins a sentence.
+    """A context for one commit of the base table at `uri`; `what`, its purpose, begins the error's
+    sentence.
 
     Raises ConflictError where somebody else's came first, OutcomeUnknownError where the store
     failed, which it may do after it has committed, RepairError where files of the table are gone or
@@ -67,8 +68,8 @@ def base_commit(uri: str, what: str) -> Iterator[None]:
 
 @contextmanager
 def half_done(what: str, of: type[RetryError] = RetryError) -> Iterator[None]:
-    """Within it errors that may come between two commits say so; `what` says what helps. A deadline
-    that ends between them is told as one."""
+    """A context in which errors that may come between two commits say so; `what` names the remedy.
+    A deadline that ends between them stays a deadline error."""
     try:
         yield
     except of as error:

@@ -1,8 +1,8 @@
-"""What Lance's index files say of an index that its description leaves out.
+"""Details of an index that are in Lance's files and not in its description.
 
-A segment of an index is a folder `_indices/{uuid}/`. Of a full-text index, `metadata.lance` has
-the parameters of the analyzer; of a vector index, `auxiliary.idx` has the quantizer. Other files
-and formats are not looked at.
+A segment of an index is a folder `_indices/{uuid}/`. `metadata.lance` of a full-text index has the
+parameters of the analyzer, `auxiliary.idx` of a vector index the quantizer. Other files and formats
+are not looked at.
 """
 
 from __future__ import annotations

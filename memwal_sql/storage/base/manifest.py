@@ -146,7 +146,7 @@ class _ManifestFile:
         return hashlib.blake2b(data, digest_size=16).hexdigest()
 
     def decoding(self) -> AbstractContextManager[None]:
-        """Raise CorruptFileError for what does not decode."""
+        """Raise CorruptFileError for bytes that do not decode."""
         return decoding(self.path, "a Lance manifest", OTHER_VERSION)
 
     def manifest(self) -> pb.TableManifest:

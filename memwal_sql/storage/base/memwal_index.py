@@ -40,7 +40,7 @@ _MOST_SPECS = 64
 
 @dataclass(frozen=True, slots=True)
 class IndexDetails:
-    """What the MemWAL index says at one version of the base table.
+    """The details of the MemWAL index at one version of the base table.
 
     `merged_generations` and the values of `index_catchup` map regions to generations. `message` is
     what was read, whose unknown fields are kept when the details are committed again;

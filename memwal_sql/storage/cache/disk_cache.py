@@ -67,7 +67,7 @@ FindFiles = Callable[[], Sequence[OriginalFile] | None]
 
 def check_owner(folder: Path) -> None:
     """Refuse a folder of copies that another user could have filled: checksums have no key, so
-    whoever can write there decides what is read. One that is not there yet is fine.
+    whoever can write there decides what is read. A folder that does not exist yet is allowed.
 
     Raises InvalidCallError naming the folder.
     """
@@ -110,8 +110,8 @@ class CachedFolder:
 class DiskCache:
     """The copies in one folder. Safe to use from several threads and processes, of one machine.
 
-    A disk that is full, read-only or gone is no error: there are no copies then. Nor are there any
-    in a folder that `check_owner` refuses.
+    A disk that is full, read-only or gone is not an error: there are no copies then, nor in a
+    folder that `check_owner` refuses.
     """
 
     def __init__(

@@ -36,7 +36,7 @@ class CacheSettings:
     def set(self, folder: str | os.PathLike[str] | None, most: int | str | None) -> None:
         """Keep copies in a folder from now on, of so many bytes together; None is what was set
         before, or else what the environment says. Tables that are open go on as they are. Raises
-        InvalidCallError, and all is as before."""
+        InvalidCallError and changes nothing."""
         if folder is not None and not isinstance(folder, str | os.PathLike):
             raise InvalidCallError(f"cache_dir must be a path, got {folder!r}")
         named = folder or self._folder or os.environ.get(_FOLDER)

@@ -42,8 +42,8 @@ _log = life_log(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BaseFormat:
-    """What generations take over from the base table. A writer is open for days and keeps this
-    instead of a Lance dataset, which would keep all that its session holds."""
+    """The parts of the base table that generations take over. A writer is open for days and keeps
+    this instead of a Lance dataset, which would keep all that its session holds."""
 
     lance_schema: Any
     data_storage_version: str

@@ -1,1 +1,1 @@
-"""Object stores: local, in memory, remote, and what each of them promises."""
+"""Object stores: local, in memory, remote, and the promises of each."""

@@ -79,8 +79,8 @@ def register_commit_log(scheme: str, opener: OpenCommitLog) -> None:
 
 
 def open_commit_log(value: str, table_uri: str) -> CommitLog:
-    """The log that the option `memwal_commit_log` names: a file, `sqlite:///file`, or what
-    `register_commit_log` was told of. Raises InvalidCallError for anything else."""
+    """The log that the option `memwal_commit_log` names: a file, `sqlite:///file`, or a log
+    registered by `register_commit_log`. Raises InvalidCallError for anything else."""
     scheme, separator, rest = value.partition("://")
     if separator and scheme in _registered:
         return _registered[scheme](value, table_uri)

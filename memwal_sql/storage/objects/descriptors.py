@@ -34,7 +34,7 @@ class Descriptors:
 
 @contextmanager
 def descriptors() -> Iterator[Descriptors]:
-    """Owns what is opened within the block, and closes it at its end."""
+    """Owns the descriptors that are opened within the block, and closes them at its end."""
     numbers: list[Any] = [None]
     closing = map(os.close, iter(numbers.pop, None))
     try:

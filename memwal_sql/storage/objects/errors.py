@@ -1,4 +1,4 @@
-"""What stores and their clients say, and what a caller can do about it.
+"""Errors of stores and their clients, with remedies for the caller.
 
 Lance and obstore are both built on object_store, whose errors are told apart by their text only.
 """

@@ -339,8 +339,8 @@ def _writing(full: str) -> Iterator[None]:
 
 
 def _refuse(full: str, error: OSError) -> None:
-    """Raise StoreUnavailableError for what the system said. Without a number it is the TimeoutError
-    of somebody's signal handler."""
+    """Raise StoreUnavailableError for an error of the system. An OSError without a number is the
+    TimeoutError of a signal handler."""
     if error.errno is not None:
         raise _unavailable(full, error) from error
 

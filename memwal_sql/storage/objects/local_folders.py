@@ -112,8 +112,8 @@ def refuse_links_of(root: str, folders: Iterable[str]) -> None:
 
 
 def refuse_links_below(root: str) -> None:
-    """Raise CorruptFileError where a folder anywhere below `root` is a link: for those who follow
-    links, as Lance does when it deletes what it does not know."""
+    """Raise CorruptFileError where a folder below `root`, at any depth, is a link. For callers that
+    follow links, as Lance does when it deletes unknown files."""
     for parent, names, _ in os.walk(root):
         for name in names:
             if os.path.islink(os.path.join(parent, name)):

@@ -105,7 +105,7 @@ class MemoryStore:
         return path in self._objects or self._lance.contains(path)
 
     def stamp(self, path: str) -> Hashable | None:
-        """When it was written; nothing is known of what Lance has."""
+        """The time of the write; unknown for Lance's own objects."""
         return self._written.get(path, 0.0) if self.exists(path) else None
 
     def list(self, prefix: str) -> list[ObjectMeta]:

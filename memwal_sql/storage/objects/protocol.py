@@ -1,4 +1,4 @@
-"""What a store offers: few operations, so that a test's fake stays small."""
+"""The operations of a store: few, so that a test's fake stays small."""
 
 from __future__ import annotations
 
@@ -129,8 +129,8 @@ class ObjectStore(Protocol):
         ...
 
     def stamp(self, path: str) -> Hashable | None:
-        """What tells the object from another one that was at its path before or comes later, as
-        far as the store knows; None where none is there. It costs what `exists` does."""
+        """A stamp that differs between objects that are at the same path at different times, as far
+        as the store knows; None where there is no object. It costs as much as `exists`."""
         ...
 
     def list(self, prefix: str) -> list[ObjectMeta]:
@@ -150,6 +150,6 @@ class ObjectStore(Protocol):
         ...
 
     def leftovers(self, prefix: str) -> Metas:
-        """What puts below a folder left behind when their process died; never listed as objects.
-        A put that is under way looks the same: tell them apart by age."""
+        """Leftovers of puts below a folder whose process died; they are never listed as objects. A
+        put that is under way looks the same: tell them apart by age."""
         ...

@@ -1,4 +1,4 @@
-"""S3, GCS, Azure and what else obstore knows."""
+"""S3, GCS, Azure and the other stores of obstore."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ class RemoteStore:
             raise self._failed(targets[0], error) from None
 
     def leftovers(self, prefix: str) -> Metas:
-        """None: a put here becomes visible whole, and what does not is the store's own to clear."""
+        """Empty: a put becomes visible as a whole, and the store itself clears incomplete ones."""
         return []
 
     def _read(self, path: str, read: Callable[[], _Result]) -> _Result:
@@ -270,14 +270,14 @@ class RemoteStore:
             raise self._failed(path, error) from None
 
     def _message(self, error: BaseException) -> str:
-        """The first line of what obstore says; what follows is its own innards."""
+        """The first line of obstore's message; the other lines are its internals."""
         text = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         keep_secret(self._options.secrets)  # many others may have been kept meanwhile
         return redacted(text, self._options.secrets)
 
 
 def _answered(path: str, ask: Callable[[], _Result]) -> _Result:
-    """What `ask` returns, which may be done twice: again where no whole answer came."""
+    """The result of `ask`, which is called again if no whole answer came."""
 
     def is_open(error: BaseException) -> bool:
         return _NO_ANSWER.search(str(error)) is not None

@@ -149,11 +149,11 @@ class TwoPhaseStore:
         self._inner.delete_in_bulk(plain)
 
     def move(self, source: str, target: str) -> None:
-        """As the inner store: what is moved was staged, and decides nothing."""
+        """Moved as by the inner store: staged files decide nothing."""
         self._inner.move(source, target)
 
     def leftovers(self, prefix: str) -> Metas:
-        """What puts left behind when their process died before anything was recorded."""
+        """Leftovers of puts whose process died before anything was recorded."""
         sources = {commit.source for commit in self._log.unfinished()}
         temporary = (m for m in self._inner.list(prefix) if _TEMPORARY.fullmatch(m.path))
         unwanted = [meta for meta in temporary if meta.path not in sources]

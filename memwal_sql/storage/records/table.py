@@ -126,7 +126,7 @@ class Records:
         return None
 
     def create(self, version: int, content: Mapping[str, Any]) -> Record | None:
-        """The same at the price of one request, without a look at what is below."""
+        """The same at the price of one request, without a check of the record below."""
         data = json.dumps({**content, **stamp(), "nonce": uuid4().hex}, indent=1).encode()
         stored = settle_put(self._store, self.path(version), data)
         return None if stored is None else self._decode(version, stored)
@@ -192,7 +192,7 @@ def _table_record(store: ObjectStore, record: Record) -> TableRecord:
 
 
 def table_content(store: ObjectStore, incarnation: UUID) -> dict[str, Any]:
-    """What the record `table` of a table in `store` says."""
+    """The record `table` of a table in `store`."""
     two_phase = isinstance(store, TwoPhaseStore)
     content = {"incarnation": str(incarnation), **stamp_of_table()}
     return {**content, **({_TWO_PHASE_KEY: True} if two_phase else {})}

@@ -1,4 +1,4 @@
-"""What an Arrow IPC stream says of itself before anything of it is decoded.
+"""Checks the headers of an Arrow IPC stream before anything of it is decoded.
 
 Arrow believes a stream: a compressed body of some kilobytes may say that it is gigabytes long, and
 that much is allocated to decompress it. Nothing that writes our streams compresses, so such bodies

@@ -224,7 +224,7 @@ class Normaliser:
     def _check_names(self, names: list[str]) -> None:
         twice = sorted(name for name, count in Counter(names).items() if count > 1)
         if twice:
-            raise InvalidCallError(f"the columns {twice} are there more than once")
+            raise InvalidCallError(f"the columns {twice} occur more than once")
         unknown = [name for name in names if name not in self._names]
         if unknown:
             raise InvalidCallError(
@@ -321,7 +321,7 @@ def _no_number(name: str) -> None:
 def _distinct(pairs: list[tuple[str, Any]]) -> None:
     names = [name for name, _ in pairs]
     if len(set(names)) < len(names):
-        raise ValueError(f"a name is there twice among {names}")
+        raise ValueError(f"{names} has a name twice")
 
 
 def _depth(text: str) -> int:

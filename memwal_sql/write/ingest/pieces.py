@@ -36,8 +36,8 @@ def normalised(
     whole_bytes: int,
     row_bytes: int = 0,
 ) -> Iterator[pa.RecordBatch]:
-    """What `normalise` makes of the rows: of all at once if they have at most `whole_bytes`, else,
-    as of a stream, of one piece after the other.
+    """The batches that `normalise` makes of the rows: of all at once if they have at most
+    `whole_bytes`, otherwise, and for streams, of one piece after the other.
 
     Rows in memory are all looked at before the first piece is given out, so that they are refused
     as a whole. `row_bytes` is what a row will have where it grows.
