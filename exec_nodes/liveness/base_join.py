@@ -110,7 +110,7 @@ class BaseMatch:
         return len(self.numbers.codes) * _ROWS_PER_INDEXED_KEY < base.rows
 
     def piece(self) -> Piece:
-        """For some of the rows; each thread takes one of its own."""
+        """A piece for some of the rows; each thread takes its own."""
         return Piece(self.numbers, self._owners)
 
     def result(self, pieces: Iterable[Piece]) -> Superseded:
@@ -134,7 +134,7 @@ class BaseMatch:
         return self.result([piece])
 
     def _base_keys(self, base: Source) -> Iterator[tuple[KeyColumn, RowAddresses]]:
-        """All keys of the base, or those that matter if its btree finds them faster."""
+        """All keys of the base, or only the relevant ones if its btree finds them faster."""
         names = self.key_names
         filters: tuple[Filter, ...] = ()
         if self.few(base):

@@ -29,7 +29,7 @@ _NO_ROWS: RowAddresses = np.empty(0, np.uint64)
 
 class Matched(Thresholds):
     """Matching the keys of more base rows than `inline` takes longer than asking about candidates:
-    it is done in the background, to the good of later searches. Of more than `most` it is not worth
+    it is done in the background, to the good of later searches. More than `most` rows are not worth
     it."""
 
     inline = 100_000

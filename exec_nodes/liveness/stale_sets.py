@@ -124,7 +124,7 @@ class StaleSets:
         return None if match.few(base) else match
 
     def remember(self, base: Source, newer: Sequence[Source], superseded: Superseded) -> None:
-        """Keep what a finished match from `new_match` has found."""
+        """Keep the result of a finished match from `new_match`."""
         for place, source in enumerate(newer):
             pair = _Pair(source.rows, partial(_superseded_by, superseded, place))
             self._store.put(_pair_key(base, source), pair, superseded.nbytes // len(newer))

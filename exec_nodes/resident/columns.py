@@ -51,7 +51,7 @@ class FragmentColumns:
     to use from several threads.
 
     Attributes:
-        ids: of the stored columns, by name: what Lance knows them by, whatever their names.
+        ids: name of a stored column -> the id by which Lance knows it.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class FragmentColumns:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def keep(self, fragments: Iterable[Any], schema: pa.Schema) -> None:
-        """Read and keep what is missing of the stored columns of `schema` of some fragments."""
+        """Read and keep the missing stored columns of `schema` of some fragments."""
         unread: dict[tuple[pa.Field, ...], list[Any]] = {}
         for fragment in fragments:
             fields = tuple(field for field in schema if not self._is_kept(fragment, field))
@@ -237,8 +237,8 @@ class FragmentColumns:
         return addresses is kept.addresses or bool(among(addresses, kept.addresses).all())
 
     def _kept(self, fragment: Any, fields: Iterable[pa.Field]) -> list[_Column | None]:
-        """What is kept of each of some columns of a fragment: of its rows of now, or else of those
-        that it had in the version that was read last."""
+        """The kept values of some columns of a fragment: of its current rows, or else of its rows
+        in the version that was read last."""
         keys, deletions = self._keys(fragment, fields)
         kept: list[_Column | None] = []
         for columns in self._store.get_all(keys):
@@ -281,7 +281,7 @@ class FragmentColumns:
 
 
 def _number_in(place: str, key: Key) -> int | None:
-    """The fragment of the table at `place` of which a column is kept; None for what is not one."""
+    """The fragment of the table at `place` whose column the key names; None for other keys."""
     owner = key.owners[0]
     if key.kind == "column" and isinstance(owner, tuple) and owner[0] == place:
         number: int = owner[1]

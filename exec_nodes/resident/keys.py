@@ -74,9 +74,9 @@ class KeyReader:
 
 
 class KeyLookups:
-    """Finds rows of one version of a table by the key in `column`: by Lance's index, or once as
-    many lookups were made as pay for reading the keys, by those in memory. While some are not yet
-    read, Lance looks among these."""
+    """Finds rows of one version of a table by the key in `column`: by Lance's index, or, after as
+    many lookups as pay for reading the keys, by the keys in memory. Lance looks up those that are
+    not read yet."""
 
     def __init__(
         self, column: pa.Field, runs: ResidentRuns[SortedKeys], dataset: Any, rows: ResidentRows
@@ -133,6 +133,6 @@ class KeyLookups:
         return pa.array(np.concatenate(some)), np.concatenate(addresses)
 
     def extend(self) -> None:
-        """Read what is missing here of the keys, where they are kept of any version."""
+        """Read the missing keys, if keys of any version are kept."""
         if self._runs.take_use():
             self._runs.extend(self._reader)

@@ -64,7 +64,7 @@ class ResidentRows:
         return table
 
     def live(self, addresses: RowAddresses, fragments: Mapping[int, Any]) -> Flags:
-        """By address, whether it is one of the version's rows of some of its fragments."""
+        """For each address, whether it is a row of the version within some of its fragments."""
         live = np.zeros(len(addresses), np.bool_)
         numbers = addresses >> np.uint64(FRAGMENT_BITS)
         for number, fragment in fragments.items():

@@ -64,7 +64,7 @@ class Run(Generic[T]):
 
 @dataclass(frozen=True)
 class LiveRun(Generic[T]):
-    """A run, which is of fragments that are gone too, and those that a version has, by number."""
+    """A run, some of whose fragments may be gone, and those that a version has, by number."""
 
     run: Run[T]
     fragments: Mapping[int, Any]
@@ -75,8 +75,8 @@ class Coverage(Generic[T]):
     """The resident runs of a version.
 
     Attributes:
-        runs: those that have some of its fragments, in the order in which they were read; no two
-            have the same one.
+        runs: runs with some of its fragments, in the order in which they were read; no two share a
+            fragment.
         unread: its fragments that no run has.
         unread_rows: the rows of these, deleted ones too.
     """
@@ -91,7 +91,7 @@ class ResidentRuns(Generic[T]):
     several threads.
 
     Attributes:
-        key: what names them in the store, for all versions of the table.
+        key: their name in the store, for all versions of the table.
     """
 
     def __init__(self, store: ResidentStore, key: Key, fragments: Mapping[Hashable, Any]) -> None:
@@ -123,10 +123,10 @@ class ResidentRuns(Generic[T]):
     ) -> Coverage[T]:
         """The coverage after this call has read what it may.
 
-        That is all if `eager` says so, and little of what a version has more than another one. The
-        rest is read in the background: if none is resident, when so many calls were made as pay for
-        it, each of which would have saved the reading of `saved` bytes. What would not fit is not
-        read.
+        It reads everything if `eager` says so, and otherwise a small addition to another version.
+        The rest is read in the background; if nothing is resident, after as many calls as pay for
+        it, each of which would have saved reading `saved` bytes. Artefacts that would not fit are
+        not read.
         """
         coverage = self.coverage()
         if not coverage.unread or self.rows * builder.row_bytes > self._store.largest:
@@ -160,7 +160,7 @@ class ResidentRuns(Generic[T]):
             return self._coverage(runs)
 
     def recount(self, builder: Builder[T]) -> None:
-        """Count what the runs take by now: what was derived of them has grown."""
+        """Count the bytes of the runs again: artefacts derived from them have grown."""
         with self._store.locked(self.key):
             runs_before: tuple[Run[T], ...] = self._store.get(self.key) or ()
             runs = tuple(replace(run, nbytes=builder.nbytes(run.value)) for run in runs_before)
@@ -174,9 +174,9 @@ class ResidentRuns(Generic[T]):
             self._reading = False
 
     def _unworn(self, coverage: Coverage[T], builder: Builder[T]) -> tuple[Run[T], ...]:
-        """The runs that stay as they are when what is unread is read, and with it what the version
-        has of the others: none if too many of their rows are gone, or all would not fit; if there
-        are too many runs, the one that has most rows of the version."""
+        """The runs that stay when the unread fragments, and the version's fragments of all other
+        runs, are read into a new run. None stays if too many of their rows are gone, or if all
+        would not fit; if there are too many runs, the one with most rows of the version stays."""
         runs: tuple[Run[T], ...] = self._store.get(self.key) or ()
         rows = sum(run.rows for run in runs) + coverage.unread_rows
         nbytes = sum(run.nbytes for run in runs) + coverage.unread_rows * builder.row_bytes

@@ -37,9 +37,9 @@ class Key(NamedTuple):
 
     Attributes:
         kind: what it is, as `ResidentStore.kinds` lists it.
-        owners: what it was made of, each the identity of a table, a version, a source, a fragment,
-            a segment of an index; it is evicted with any of them.
-        detail: which one of its kind and owners.
+        owners: identities of its origins: a table, a version, a source, a fragment, a segment of an
+            index; it is evicted with any of them.
+        detail: distinguishes artefacts of the same kind and owners.
     """
 
     kind: str
@@ -136,8 +136,8 @@ class ResidentStore:
             return [key for kind in self._kinds.values() for key in kind.entries]
 
     def used(self, kind: str) -> list[Key]:
-        """The artefacts of one kind that somebody asked for since they were made: what nobody uses
-        is not worth being extended."""
+        """The artefacts of one kind that were used since they were made: unused ones are not worth
+        extending."""
         with self._lock:
             return [key for key, entry in self._kinds[kind].entries.items() if entry.used]
 
@@ -234,8 +234,8 @@ class ResidentStore:
             return False
 
     def evict(self, *owners: Hashable) -> None:
-        """Evict what was made of owners that no new query reads: under a stream of merges memory
-        would else be full of versions that are gone."""
+        """Evict artefacts of owners that no new query reads: a stream of merges would otherwise
+        fill the memory with old versions."""
         with self._lock:
             for owner in (*owners, *self._evicted):
                 for key in list(self._by_owner.get(owner, ())):
@@ -269,7 +269,8 @@ class ResidentStore:
 
 
 def _owners(key: Key) -> Iterator[Hashable]:
-    """The owners, and what these are parts of: a share of a source, a fragment of a table."""
+    """The owners and the wholes that they are parts of: a share of a source, a fragment of a
+    table."""
     for owner in key.owners:
         yield owner
         if isinstance(owner, tuple) and owner:

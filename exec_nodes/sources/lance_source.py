@@ -111,11 +111,10 @@ class LanceSource(LanceVersion):
         read_file: ReadFile | None = None,
         copy: LocalCopy | None = None,
     ) -> LanceSource:
-        """The base table: `dataset` at its version. `etag` tells its columns and rows: versions
-        that share it share what is known of them, and version numbers alone would not do, as they
-        may be used again after a restore (protocol rule 16). `read_file` gives the bytes of a file
-        in the table's folder; without it Lance is asked for what is in small ones. Where there is a
-        `copy`, that is read."""
+        """The base table: `dataset` at its version. `etag` identifies its columns and rows:
+        versions with the same etag share artefacts. Version numbers would not do, as a restore may
+        use them again (protocol rule 16). `read_file` gives the bytes of a file in the table's
+        folder; without it Lance is asked. A `copy`, if there is one, is read instead."""
 
         def open_dataset() -> Any:
             path = None if copy is None else copy.path
@@ -151,7 +150,7 @@ class LanceSource(LanceVersion):
         rows: int | None = None,
         copy: LocalCopy | None = None,
     ) -> LanceSource:
-        """A flushed generation, opened when it is first read, where there is a `copy` from that.
+        """A flushed generation, opened when it is first read, from its `copy` if there is one.
 
         `bloom` reads its bloom filter, whose CRC-32 is `bloom_checksum` if that is known; without
         it every key might be there. `names` are those of the base table; without them the
@@ -352,7 +351,7 @@ class LanceSource(LanceVersion):
             return rows
 
     def extend(self) -> None:
-        """Read what is new in this version of the columns and keys that are resident of others."""
+        """Extend resident columns and keys of other versions by what is new in this one."""
         with lance_errors(self.name, self.place):
             self._kept.extend(self._info.schema)
             if len(self._info.primary_key) == 1:

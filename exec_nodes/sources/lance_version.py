@@ -1,4 +1,4 @@
-"""One version of a Lance table: its fragments and indexes, and what is resident of them."""
+"""One version of a Lance table: its fragments and indexes, and their resident artefacts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LocalCopy(Protocol):
 
     @property
     def is_gone(self) -> bool:
-        """Whether somebody has removed what was at `path`."""
+        """Whether somebody has removed the files at `path`."""
 
     def read(self, path: str) -> bytes:
         """A file in the version's folder, from wherever it is."""
@@ -103,7 +103,8 @@ class LanceVersion:
 
     @property
     def is_lost(self) -> bool:
-        """Whether its files are gone where it was opened: another one must be made of it."""
+        """Whether its files are gone at the place where it was opened; then another handle must be
+        made."""
         return self._copy is not None and self._copy.is_gone
 
     @lazy_property

@@ -49,10 +49,8 @@ class SourceKeys:
 
     @lazy_property
     def hidden(self) -> RowAddresses:
-        """Sorted unique addresses of what is no row of the table whatever is newer.
-
-        Rows superseded inside the source (of duplicate keys the highest address wins) and
-        tombstones.
+        """Sorted unique addresses of rows that no newer source decides: tombstones, and rows
+        superseded inside the source (the highest address of a key wins).
         """
         if self._superseded is None:
             keys = KeyCodes(self.column)
@@ -151,8 +149,8 @@ class Source(Protocol):
         """One flag a key: False only if the source has no row, tombstone or not, of that key."""
 
     def last(self, key: KeyBatch, columns: Sequence[str]) -> tuple[pa.Table, bool] | None:
-        """The last row of the only key: `columns`, and whether it is a tombstone. Of a key that
-        plain Lance has appended again the base table has several, and all are returned.
+        """The last row of the only key: `columns`, and whether it is a tombstone. The base table
+        has several rows of a key that plain Lance has appended again, and all are returned.
 
         None if the key is not held. As `might_contain` and `take`, without their arrays.
         """

@@ -93,7 +93,7 @@ class VectorColumn:
         addresses: Addresses,
         codes: Callable[[VectorColumn, Metric], VectorCodes] | None = None,
     ) -> VectorColumn:
-        """Of a column of fixed size lists of floats or uint8."""
+        """The vectors of a column of fixed size lists of floats or uint8."""
         decoded = [_decoded(chunk) for chunk in column.chunks]
         valid = None
         if any(flags is not None for _, flags in decoded):
@@ -116,7 +116,7 @@ class VectorColumn:
 
     @property
     def metrics(self) -> Collection[Metric]:
-        """Those whose codes are kept here."""
+        """The metrics whose codes are kept here."""
         return tuple(self._kept)
 
     def codes(self, metric: Metric) -> VectorCodes:

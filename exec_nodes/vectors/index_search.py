@@ -51,7 +51,7 @@ class IndexUse(Thresholds):
 
 @dataclass(frozen=True)
 class IndexSearch:
-    """One source's index, and which of the source's rows count.
+    """One source's index, and the rows of the source that count.
 
     Attributes:
         condition: a filter in Lance's dialect; None for none.
@@ -137,7 +137,7 @@ class IndexSearch:
         return derived(source, "blocklist", mask, lambda: blocklist(source.row_ids(mask)), len)
 
     def _chosen(self, dataset: Any) -> dict[str, Any]:
-        """Of several indexes on the column Lance takes the first, whatever its metric."""
+        """If the column has several indexes, Lance takes the first, whatever its metric."""
         on_column = [i for i in dataset.describe_indices() if i.field_names == [self.query.column]]
         if len(on_column) < 2:
             return {}

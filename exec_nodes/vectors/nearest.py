@@ -49,8 +49,8 @@ class Candidates:
 
     @classmethod
     def of(cls, results: Sequence[tuple[RowAddresses, Distances]], first: int = 0) -> Candidates:
-        """Of the addresses and distances found for each query, in order; `first` is the place of
-        the first one."""
+        """Candidates of the addresses and distances found for each query, in order; `first` is the
+        number of the first query."""
         if len(results) == 1:
             [(addresses, distances)] = results
             return cls(np.full(len(addresses), first, np.int32), addresses, distances)
@@ -63,12 +63,12 @@ class Candidates:
         )
 
     def counts(self, queries: int) -> npt.NDArray[np.int64]:
-        """Rows by query, of those that have a distance."""
+        """The number of rows of each query that have a distance."""
         return np.bincount(self.queries[~np.isnan(self.distances)], minlength=queries)
 
     def ranks(self, most: int) -> npt.NDArray[np.int64]:
-        """The place of each row among those of its query, from 0; that of the `most`-th for those
-        that are as near as it."""
+        """The rank of each row within its query, from 0; rows as near as the `most`-th share its
+        rank."""
         first = self.queries.searchsorted(self.queries)
         ranks = np.arange(len(self)) - first
         beyond = np.flatnonzero(ranks >= most)
@@ -78,13 +78,13 @@ class Candidates:
         return ranks
 
     def where(self, kept: npt.NDArray[np.bool_]) -> Candidates:
-        """Those for which `kept` is true."""
+        """The candidates for which `kept` is true."""
         if kept.all():
             return self
         return Candidates(self.queries[kept], self.addresses[kept], self.distances[kept])
 
     def without(self, others: Candidates) -> Candidates:
-        """Those that are not among `others`."""
+        """The candidates that are not among `others`."""
         if not len(others):
             return self
         pair = np.dtype([("query", np.int32), ("address", np.uint64)])
@@ -95,7 +95,8 @@ class Candidates:
 
 
 def nearest_of(parts: Iterable[Candidates], most: int) -> Candidates:
-    """The `most` nearest of each query among all parts, and those as near as the last of these."""
+    """The `most` nearest rows of each query among all parts, and all as near as the last of
+    these."""
     parts = list(parts)
     if len(parts) == 1:
         together = parts[0]
@@ -141,11 +142,9 @@ def nearest(
     counts: Flags | None = None,
     bounds: Bounds = NO_BOUNDS,
 ) -> Candidates:
-    """The `most` nearest rows of each of `queries` (queries, dimension), by exact distance, and
-    those as near as the last of these.
-
-    Of the rows for which `counts` is true, by position; None counts all. Rows without a distance
-    never count.
+    """The `most` nearest rows of each of `queries` (queries, dimension), by exact distance, and all
+    as near as the last of these. Only rows whose flag in `counts` is set count; None counts all.
+    Rows without a distance never count.
     """
     rows = len(column)
     if not rows:
@@ -182,8 +181,8 @@ def measured(
     metric: Metric,
     bounds: Bounds = NO_BOUNDS,
 ) -> tuple[Addresses, Distances]:
-    """Of the rows at these positions, ascending, the `most` nearest within the bounds, by exact
-    distance, the nearest first, and those as near as the last of these."""
+    """The `most` nearest of the rows at these ascending positions, within the bounds and by exact
+    distance, the nearest first, and all as near as the last of these."""
     exact = distances(metric, column.rows(rows), query)
     met = bounds.met(exact)
     if column.valid is not None:

@@ -1,8 +1,8 @@
 """The rows that a sort by distances may put first where DataFusion computes them.
 
-It computes in float64 what is computed in float64 here, in another order of summation, and not in
-powers: so of two rows that are about equally far either may be the first. What it says of rows with
-infinities or NaN is its own, and those without a distance come first or last.
+It computes in float64 as well, but in another order of summation and without powers: of two rows
+that are about equally far, either may come first. Its results for infinities and NaN are its own,
+and rows without a distance come first or last.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SUMMED = 2.0**-50
 
 @dataclass(frozen=True, eq=False)
 class Contenders:
-    """Those of some rows that may be among the first few.
+    """The rows that may be among the first few.
 
     Attributes:
         near: the nearest, and all that may be as near as the farthest of them.
@@ -43,7 +43,8 @@ class Contenders:
 def contenders(
     column: VectorColumn, query: NearestQuery, most: int, counts: Flags | None
 ) -> Contenders:
-    """Of a source's rows for which `counts` is true, those that may be among the first `most`."""
+    """The rows of a source, of those whose flag in `counts` is set, that may be among the first
+    `most`."""
     codes = column.codes(query.metric)
     void, odd = (np.frombuffer(rows, np.int64) for rows in codes.unmeasured(len(column)))
     if counts is not None:

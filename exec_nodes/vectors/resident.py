@@ -1,8 +1,8 @@
-"""Vectors kept in memory, and what is derived from a mask, under one byte bound.
+"""Vectors in memory, and artefacts derived from masks, under one bound in bytes.
 
 A search in memory beats one through an index as long as the vectors fit (200,000 x 64 float32 on 2
 cores: 1 to 2 ms against 5 ms with equal recall), but the index need not read them all. They are
-read once so many searches were made as pay for it.
+read after as many searches as pay for it.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ def resident_vectors(
 ) -> Sequence[VectorRun] | None:
     """All vectors of a source if they are in memory or worth being kept there.
 
-    A MemTable's always are. Those of a Lance table are read at the first call if `eager` says so;
-    otherwise after some, in the background, as an index can be asked meanwhile: None until then,
-    and if they are too many for the store. They serve later versions too.
+    A MemTable's always are. A Lance table's are read at the first call if `eager` says so,
+    otherwise after several calls, in the background, as an index can be asked meanwhile. None until
+    then, and if they are too large for the store. They serve later versions too.
     """
     if isinstance(source, MemTableSource):
         codes = partial(_growing_codes, source.identity, column)
@@ -94,7 +94,7 @@ def resident_vectors(
 
 
 def extend(source: LanceSource, columns: Iterable[str]) -> None:
-    """Read what is new in a version of the vectors that are resident of others, and code it."""
+    """Read and code the vectors that a version adds to those resident for other versions."""
     for column in columns:
         runs = _runs(source, column)
         if runs.take_use():
@@ -103,7 +103,7 @@ def extend(source: LanceSource, columns: Iterable[str]) -> None:
 
 
 def coded(metrics: Iterable[Metric]) -> frozenset[Metric]:
-    """Those that vectors are coded for."""
+    """The metrics that vectors are coded for."""
     return frozenset(metrics) - {"hamming"}
 
 
@@ -155,7 +155,7 @@ def _flag_bytes(made: tuple[Flags | None]) -> int:
 def _growing_codes(
     identity: Hashable, column: str, vectors: VectorColumn, metric: Metric
 ) -> VectorCodes:
-    """Those of a MemTable's vectors, of which only the rows since the last search are coded."""
+    """The codes of a MemTable's vectors; only the rows since the last search are coded."""
     key = Key("vector codes", (identity,), (column, metric))
     codes: VectorCodes | None = STORE.get(key)
     if codes is None or len(codes) < len(vectors):

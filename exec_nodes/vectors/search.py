@@ -38,12 +38,11 @@ class SourceSearch:
     index: IndexInfo | None
 
     def nearest(self, most: int, mask: RowAddresses) -> Candidates:
-        """Of the rows that match all filters and are not in `mask` (sorted addresses), the `most`
-        nearest of each query and those as near as the last of them; all that have a distance within
-        the bounds if there are fewer.
-
-        Through an index with the recall it has, else exactly. For an `Order` those come too that
-        may be as near, and rows that may be anywhere in the order; neither through an index.
+        """The `most` nearest rows of each query, and all as near as the last of them, among the
+        rows that match all filters and are not in `mask` (sorted addresses); all with a distance
+        within the bounds if there are fewer. The result is exact, or has the recall of an index.
+        For an `Order`, rows that may be as near and rows that may be anywhere in the order come
+        too; neither through an index.
         """
         query, source = self.query, self.source
         if not source.rows:
@@ -115,7 +114,7 @@ class SourceSearch:
         return None
 
     def _measured(self, rows: Sequence[RowAddresses], most: int) -> Candidates:
-        """Of the rows given for each query, the `most` nearest by exact distance."""
+        """The `most` nearest, by exact distance, of the rows given for each query."""
         query = self.query
         distinct = np.unique(np.concatenate(rows))
         vectors = self.source.rows_at(distinct, [query.column])[query.column]

@@ -1,4 +1,5 @@
-"""Conditions: what DataFusion evaluates, what planning knows of it, and what Lance makes of it."""
+"""Conditions: DataFusion's expression, the predicate that planning knows, and the text for
+Lance."""
 
 from __future__ import annotations
 

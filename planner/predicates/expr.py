@@ -77,7 +77,7 @@ class Like:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """`function(operand, literal)`: only who knows the function may conclude anything from it."""
+    """`function(operand, literal)`: conclusions need knowledge of the function."""
 
     function: str
     operand: Operand

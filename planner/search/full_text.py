@@ -33,7 +33,7 @@ class TextQuery:
     """The `k` best texts.
 
     Attributes:
-        query: what is searched, in which columns.
+        query: the query and its columns.
         columns: those to return beside `_score`.
         filters: conjunctive; they choose among the rows and never change a score.
     """
@@ -116,8 +116,8 @@ def _check(query: TextQuery, columns: list[str], schema: pa.Schema) -> None:
 
 
 def index_of(column: str, snapshot: Snapshot) -> IndexInfo | None:
-    """The index that a column's texts are searched by, None without one: the first by name, of
-    those that generations have too."""
+    """The index that serves a column's texts: the first by name, preferring those that generations
+    have too. None without an index."""
     indexes = (index for index in snapshot.indexes if index.is_text and index.column == column)
     return min(indexes, key=lambda index: (not index.maintained, index.name), default=None)
 

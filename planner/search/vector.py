@@ -47,7 +47,7 @@ class VectorQuery:
         vectors: (queries, dimension). Of several queries each has its own `k` rows, and
             `query_index` (int32) says whose a row is.
         k: how many rows; all rows if there are fewer.
-        columns: what to return of the table, before `_distance` (float32).
+        columns: the table's columns to return, before `_distance` (float32).
         filters: conjunctive; only rows that match all of them count.
         metric: `l2` (squared), `cosine` (1 - cos), `dot` (1 - dot product) or, of uint8,
             `hamming` (different bits). None: that of the column's index; without one `l2`, of
@@ -203,7 +203,7 @@ def plan_vector_search(query: VectorQuery, snapshot: Snapshot) -> TakeExec:
 
     Yields `query.columns`, `_distance` and for several vectors `query_index`: by query, the nearest
     first.
-    Raises InvalidCallError for what can't be asked of the column, naming value and remedy.
+    Raises InvalidCallError for a query that does not fit the column, naming value and remedy.
     """
     schema = snapshot.info.schema
     index = vector_index(query.column, query.metric, snapshot.indexes)

@@ -1,1 +1,1 @@
-"""Texts as postings: of Lance's index, of MemTables, and what analyzes them."""
+"""Postings of texts, from Lance's index and from MemTables, and their analyzers."""

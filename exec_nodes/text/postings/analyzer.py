@@ -58,7 +58,7 @@ class Analyzer:
         """The analyzer of an index, whose `parameters` are as its description or its file has them;
         those that say nothing of tokens are ignored.
 
-        Raises UnsupportedError for texts that are no plain texts to Lance, such as JSON.
+        Raises UnsupportedError for formats other than plain text, such as JSON.
         """
         kind = parameters.get("lance_tokenizer")
         if kind not in (None, "text") or parameters.get("document_granularity", "row") != "row":
@@ -162,7 +162,7 @@ def automatic_distance(token: str) -> int:
 def plain_tokens(text: str) -> list[str]:
     """The tokens of a fuzzy query: what lies between spaces and punctuation, as it was written.
 
-    As in Lance: no analyzer has a say in it, so that stop words count and case is a difference.
+    As in Lance, no analyzer is applied, so stop words count and case matters.
     """
     tokens = tokenize(
         text,

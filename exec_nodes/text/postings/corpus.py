@@ -1,4 +1,4 @@
-"""Which documents of a source are live, and what the live ones add to the statistics."""
+"""The live documents of a source, and their share of the corpus statistics."""
 
 from __future__ import annotations
 
@@ -130,7 +130,8 @@ class LiveCounts:
 
 
 def _added(old: RowAddresses, new: RowAddresses) -> RowAddresses | None:
-    """What `new` has more than `old`, both sorted and unique; None if it lacks some of it."""
+    """The elements that `new` adds to `old`, both sorted and unique; None if it lacks some of
+    `old`."""
     if not len(old):
         return new
     if len(new) < len(old):
@@ -141,7 +142,7 @@ def _added(old: RowAddresses, new: RowAddresses) -> RowAddresses | None:
 
 
 class LiveCorpus:
-    """Sums up what the sources know of their own live rows (`CorpusStatistics`)."""
+    """Sums up the statistics of the sources' own live rows (`CorpusStatistics`)."""
 
     def __init__(self, texts: Sequence[LiveText]) -> None:
         self.texts = tuple(texts)

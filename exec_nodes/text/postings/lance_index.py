@@ -1,9 +1,9 @@
 """Postings from the files of Lance's own INVERTED index; nothing else knows their format.
 
-Read are formats 2 and 3 with blocks of 128, which is what Lance 14 writes unless it is told
-otherwise, and for which it ranks by exact lengths. Whatever else there is can't be read:
-`open_index` says None, and the caller tokenizes the column. A segment of an index is a folder
-`_indices/{uuid}` with `metadata.lance` (parameters, partitions) and for each partition
+It reads formats 2 and 3 with blocks of 128, the default of Lance 14, for which Lance ranks by exact
+lengths. Nothing else can be read: `open_index` returns None, and the caller tokenizes the column. A
+segment of an index is a folder `_indices/{uuid}` with `metadata.lance` (parameters, partitions) and
+for each partition
 
 * `part_{i}_tokens.lance`: a finite state transducer from tokens to their numbers;
 * `part_{i}_docs.lance`: row id and number of tokens of every document that has one;

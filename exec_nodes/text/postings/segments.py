@@ -41,7 +41,7 @@ class TextPart(Protocol):
 
     @property
     def gone(self) -> Live:
-        """By document: whether the source has no such row any more."""
+        """For each document, whether the source has lost its row."""
 
     def postings(self, token: str) -> Postings | None:
         """The token's posting list; None if no document holds it."""
@@ -145,7 +145,7 @@ class PartedText:
         return self.slot_lengths if self.order is None else self.slot_lengths[self.order]
 
     def slots_of(self, addresses: RowAddresses) -> npt.NDArray[np.intp]:
-        """The slots of those of the sorted addresses that have one."""
+        """The slots of the sorted addresses, for those that have one."""
         places = self.addresses.searchsorted(addresses)
         inside = places < self.documents
         slots: npt.NDArray[np.intp] = places[inside]

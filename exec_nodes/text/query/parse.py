@@ -61,7 +61,7 @@ def parse_query(
     Args:
         query: a text, which is a match of any of its tokens and has no operators; a string that
             begins with `{`, which is the JSON form; the same as a mapping; or a tree.
-        column: what the parts of the query are about that name no column.
+        column: the column of parts of the query that name none.
         columns: the table's text columns.
         options: for a text only: further keys of `match`.
 
@@ -136,7 +136,7 @@ def _from_json(form: object, column: str | None, depth: int = 0) -> TextExpressi
 
 
 class _Body:
-    """The keys of one part; each may be taken once, and `done` refuses those left."""
+    """The keys of one part; each may be taken once, and `done` refuses the rest."""
 
     def __init__(
         self, kind: str, keys: Mapping[str, object], column: str | None, depth: int

@@ -1,4 +1,4 @@
-"""What a full-text query asks, as a tree: the query types that Lance has in Python.
+"""A full-text query as a tree: the query types that Lance has in Python.
 
 A tree is checked when it is built. Scores are BM25 with the statistics of the whole live corpus
 (`exec_nodes.text.postings.bm25`); what a tree's nodes make of them is said at each node. A leaf of

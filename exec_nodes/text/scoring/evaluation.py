@@ -57,10 +57,8 @@ class Evaluation:
     def matches(
         self, query: Resolved, *, hopeful: bool = False, within: Rows | None = None
     ) -> Matches:
-        """The live rows that match, or those of them that are `within`.
-
-        Hopeful: as if every phrase held, which finds all rows and scores none too low where no
-        match lowers a score.
+        """The live matching rows, or those among `within`. With `hopeful` every phrase counts as
+        matched, which finds all rows and scores none too low unless a match lowers a score.
         """
         return _Pass(self._columns, self._indexes, self._live, hopeful, within).of(query)
 

@@ -1,4 +1,4 @@
-"""Rows and their scores: what the nodes of a query hand up, and how they are put together.
+"""Rows and their scores, which the nodes of a query return, and their combinations.
 
 Rows are numbers in ascending order, each once. Where they are below a known `size`, long inputs
 go through arrays of that size instead of sorting: a common word is in most documents.

@@ -181,7 +181,7 @@ SOURCE_TEXTS = SourceTexts()
 
 
 class RowsOf:
-    """The rows of one version of a Lance table; what is asked of it is read once."""
+    """The rows of one version of a Lance table; each answer is read once."""
 
     def __init__(self, source: LanceSource) -> None:
         self._source = source

@@ -29,8 +29,8 @@ _FIRST_SORTED: Final = 4096
 def rank(
     query: Resolved, texts: Mapping[str, LiveText], matching: RowAddresses | None, k: int
 ) -> Ranked:
-    """The (up to) `k` best rows by score, and those as good as the last of these; of equal ones the
-    lower address first.
+    """The (up to) `k` best rows by score, and all as good as the last of these; equal rows by
+    ascending address.
 
     `texts` has an entry for each column of the query. `matching` are the sorted addresses of rows
     that may be returned; None means all. They change no score.
@@ -124,8 +124,8 @@ def evaluate(
 def _first_confirmed(query: Resolved, evaluation: Evaluation, limit: int) -> Matches:
     """At least the first `limit` rows of a query with phrases, and those as good as the last.
 
-    A pass that takes every phrase for held finds all rows and scores none too low. Texts are read
-    in the order of these scores, while a row may still be among the first.
+    A pass in which every phrase counts as matched finds all rows and scores none too low. Texts are
+    read in the order of these scores, while a row may still be among the first.
     """
     hopeful = evaluation.matches(query, hopeful=True)
     confirmed = no_matches(hopeful.rows)
@@ -167,7 +167,7 @@ def _least_of_best(scores: Scores, count: int) -> np.float32:
 
 
 def _beyond(confirmed: Matches, hopeful: Matches, behind: int, limit: int) -> bool:
-    """Whether the first `limit` are found: what comes next is behind them at best."""
+    """Whether the first `limit` rows are final: the next ones can only rank behind them."""
     if not limit or len(confirmed) < limit:
         return not limit
     return bool(_least_of_best(confirmed.scores, limit) > hopeful.scores[behind])

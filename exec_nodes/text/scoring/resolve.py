@@ -1,4 +1,4 @@
-"""From a query's tree to what every source can evaluate alike: tokens with global weights.
+"""Turns a query's tree into tokens with global weights, which every source evaluates alike.
 
 Texts become tokens, fuzzy tokens the tokens of the live corpus that they stand for, and tokens
 get their weight from the statistics of the corpus. So the sources of one search never differ in
@@ -161,7 +161,7 @@ def has_penalty(resolved: Resolved) -> bool:
 
 
 def parts_of(resolved: Resolved) -> tuple[Resolved, ...]:
-    """The parts that a node is made of; none of a leaf."""
+    """The parts of a node; a leaf has none."""
     match resolved:
         case Words() | Sequences() | Fields():
             return ()
