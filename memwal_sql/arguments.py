@@ -1,4 +1,4 @@
-"""What callers give as numbers, names and conditions."""
+"""Checks of callers' numbers, names and conditions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BEYOND_NANOSECONDS = re.compile(r"Overflow converting .* to Nanosecond|to Times
 
 
 def date_remedy(message: str) -> str:
-    """What to write in place of a date that DataFusion can't compare; empty for other messages."""
+    """The remedy for a date that DataFusion can't compare; empty for other messages."""
     if _BEYOND_NANOSECONDS.search(message) is None:
         return ""
     return (

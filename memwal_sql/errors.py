@@ -55,15 +55,15 @@ class OutcomeUnknownError(RetryError):
 
 
 class DeadlineExceededError(StoreUnavailableError):
-    """The time that the caller had given was over before the next request to a store was made; what
-    was written by then is there, and is said where it is known."""
+    """The caller's deadline passed before the next request to a store. Rows that were written by
+    then stay; the message names them where they are known."""
 
 
 class ConflictError(RetryError):
-    """Others came first; nothing of what was tried was written.
+    """Others came first; this call wrote nothing.
 
     Attributes:
-        keys: the keys that they wrote, each time, where the call wrote rows.
+        keys: the keys that the others wrote, if the call was to write rows.
     """
 
     def __init__(self, text: str = "", keys: frozenset[Hashable] = frozenset()) -> None:
@@ -72,11 +72,11 @@ class ConflictError(RetryError):
 
 
 class ContentionError(RetryError):
-    """Other committers came first at every attempt: who tries again begins all of them again."""
+    """Other committers came first at every attempt; a new call makes all attempts again."""
 
 
 class KeysExistError(InvalidCallError):
-    """Rows to insert have keys that are there; nothing of the call was written.
+    """Rows to insert have existing keys; the call wrote nothing.
 
     Attributes:
         keys: these.
@@ -88,7 +88,7 @@ class KeysExistError(InvalidCallError):
 
 
 class BackPressureError(RetryError):
-    """The writer holds as many unflushed bytes as it may; nothing of the call was written."""
+    """The writer holds as many unflushed bytes as it may; the call wrote nothing."""
 
 
 class MaintenanceLostError(RetryError):
@@ -104,8 +104,8 @@ class FencedError(ReopenError):
 
 
 class ChangesCollectedError(ReopenError):
-    """Changes after the place that a change feed was to go on from were collected; begin again with
-    a full copy, as the message says."""
+    """The changes after the requested place of a change feed were collected; begin again with a
+    full copy, as the message says."""
 
 
 class WriterFailedError(ReopenError):
@@ -114,8 +114,8 @@ class WriterFailedError(ReopenError):
 
 
 class PartlyWrittenError(ReopenError):
-    """A call that depends on the rows that are there has written those of some regions, and then
-    lost another one. Made again it would change the written rows twice: read them back first.
+    """A call that depends on existing rows has written some regions, and then lost another one.
+    Repeating it would change the written rows twice: read them back first.
 
     Attributes:
         regions: the ids of the regions that have its rows, or the first of them.

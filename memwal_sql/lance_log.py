@@ -1,4 +1,4 @@
-"""Keeps Lance from warning of what is as it should be; imported before `lance` is.
+"""Silences warnings of Lance about states that are right; imported before `lance` is.
 
 Lance writes a line to stderr for every partition of a vector index that stays empty. A generation
 is small and shares the many partitions of the base table, so most of them are.

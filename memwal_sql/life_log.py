@@ -1,7 +1,7 @@
-"""The loggers of this package: what is logged within a call comes when nobody waits for it.
+"""The loggers of this package: records of a call are emitted when nobody waits for it.
 
-A handler is code of somebody else, and may write what it hears into a table of ours: called under a
-lock, or by a thread that its own write waits for, it would wait for ever.
+A handler is foreign code, and may write its records into a table of ours: under a lock, or in a
+thread that its own write waits for, it would wait for ever.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The memory and the disk that this process gives to what it keeps of tables between queries."""
+"""The memory and the disk space that this process keeps parts of tables in between queries."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def configure(
     cache_bytes: int | str | None = None,
     writers: WriterOptions | None = None,
 ) -> None:
-    """Set how much this process may keep of all tables together, in memory and on a local disk.
+    """Set how much memory and local disk this process may use for parts of tables, all tables
+    together.
 
     Args:
         memory: for columns, keys, vectors, texts and what else is derived of immutable files:
@@ -63,8 +64,8 @@ def configure(
 
 
 def resident() -> pa.Table:
-    """What is in that memory, a row a kind: `kind`, `entries`, `bytes`, and how often one was asked
-    for and there (`hits`) or not (`misses`) since the process began."""
+    """The contents of that memory, a row a kind: `kind`, `entries`, `bytes`, and how often one was
+    asked for and there (`hits`) or not (`misses`) since the process began."""
     kinds = STORE.kinds()
     rows = [{"kind": kind, **vars(use)} for kind, use in kinds.items()]
     return pa.Table.from_pylist(rows, schema=_SCHEMA)

@@ -1,4 +1,4 @@
-"""The version of the package, for those who must not import all of it."""
+"""The version of the package, for code that must not import all of it."""
 
 from __future__ import annotations
 

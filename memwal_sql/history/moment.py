@@ -142,7 +142,7 @@ class _Lost:
 
 @dataclass(frozen=True, slots=True)
 class _Past:
-    """A region at a moment: None where it had no rows; and what is lost of it."""
+    """A region at a moment, None where it had no rows; and its loss by collection."""
 
     region: PinnedRegion | None = None
     lost: _Lost | None = None
@@ -210,7 +210,7 @@ def _check_copied(base: BaseTable, moment: Moment, files: RegionFiles) -> None:
 
 
 def _last(files: Mapping[int, ObjectMeta], moment: Moment) -> int | None:
-    """The last number of which the file had been written; None for none."""
+    """The highest number whose file had been written; None if there is none."""
     return max((n for n, meta in files.items() if _modified(meta) <= moment.seconds), default=None)
 
 

@@ -1,4 +1,4 @@
-"""The past of a table and its files as tables: what `name$history` and its siblings show."""
+"""The past of a table and its files as tables: the rows of `name$history` and its siblings."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ FILES = pa.schema(
 
 
 def tags_in(context: TableContext, dataset: Any) -> dict[str, Mapping[str, Any]]:
-    """The tags that users have made, by name; those of checkpoints are not among them."""
+    """The tags that users have made, by name, without those of checkpoints."""
     return {
         name: tag
         for name, tag in sorted(tags_of(context.store, dataset).items())
@@ -118,8 +118,8 @@ def snapshots(context: TableContext, base: BaseTable) -> pa.Table:
 
 
 def files(context: TableContext, base: BaseTable, registry: RegionRegistry) -> pa.Table:
-    """One row a file that holds rows of now: data and deletions of the base table, generations that
-    are not merged, with their indexes, and entries of logs that are not flushed."""
+    """One row a file that holds current rows: data and deletions of the base table, generations
+    that are not merged, with their indexes, and entries of logs that are not flushed."""
 
     def rows() -> Iterator[dict[str, Any]]:
         for fragment in base.dataset.get_fragments():

@@ -119,7 +119,7 @@ def drop_index(context: TableContext, name: str) -> None:
 
 
 def forget_indexes(context: TableContext, names: Collection[str]) -> None:
-    """Have no indexes of these names maintained any more."""
+    """Stop maintaining the indexes of these names."""
     job = f"drop_index {sorted(names)}"
     _maintain(context, job, lambda maintained: (n for n in maintained if n not in names))
 

@@ -16,7 +16,7 @@ TEXT_KINDS = get_args(TextKind)
 
 
 class AnalyzerParameters(TypedDict, total=False):
-    """How texts become words. None is Lance's default, but of `max_token_length` any length."""
+    """How texts become words. None is Lance's default; for `max_token_length` it is any length."""
 
     analyzer: str | None
     base_tokenizer: str | None

@@ -57,7 +57,7 @@ class HnswParameters(TypedDict, total=False):
 
 
 class VectorParameters(IvfParameters, PqParameters, HnswParameters, total=False):
-    """The parameters of all vector indexes; which of them a kind takes, is checked."""
+    """The parameters of all vector indexes; the kind decides which of them it takes."""
 
 
 _LEAST = {

@@ -31,8 +31,8 @@ class AlteredTable(FlushedTable):
     """Adds, drops and renames columns.
 
     Rows follow their columns wherever they are: in the base table, in generations, in logs and in
-    memory. A writer that is open goes on with the columns that it was opened with: of those that
-    were added its rows have nulls, and what it writes into one that was dropped is not read.
+        memory. An open writer keeps the columns that it was opened with: its rows have nulls in
+        columns that were added, and its values of dropped columns are not read.
     """
 
     def add_columns(self, columns: Added) -> None:
@@ -40,15 +40,15 @@ class AlteredTable(FlushedTable):
 
         Args:
             columns: fields, which are null in every row; or SQL expressions over the row by name,
-                as in `{"total": "price * quantity"}`: each row that is there gets the value of its
-                own. For expressions all regions are claimed, flushed and merged first: the writers
-                that are open get FencedError, and rows that somebody writes while this runs have
-                nulls. Later rows have what they are written with.
+                as in `{"total": "price * quantity"}`: each existing row gets its own value. For
+                expressions all regions are claimed, flushed and merged first: the writers that are
+                open get FencedError, and rows that somebody writes while this runs have nulls.
+                Later rows have the values that they are written with.
 
         Raises InvalidCallError before anything is changed for names that are taken, fields that are
-        not nullable and what is no expression over the row; RetryError when other commits of the
-        base table kept coming in between; UnsupportedError for expressions where regions are given
-        by hand.
+        not nullable and texts that are not expressions over the row; RetryError when other commits
+        of the base table kept coming in between; UnsupportedError for expressions where regions are
+        given by hand.
         """
         self._check_writable("change columns")
         if not isinstance(columns, Mapping):
@@ -74,7 +74,7 @@ class AlteredTable(FlushedTable):
 
     def drop_columns(self, names: str | Iterable[str]) -> None:
         """Drop columns, and with them their indexes. Raises InvalidCallError for names that the
-        table has not, and for columns of the primary key."""
+        table lacks, and for columns of the primary key."""
         self._check_writable("change columns")
         column_names = [names] if isinstance(names, str) else name_list("names", names)
         dataset = latest_dataset(self._context)
@@ -90,7 +90,7 @@ class AlteredTable(FlushedTable):
 
     def rename_column(self, name: str, new: str) -> None:
         """Give a column another name; its indexes go with it. Raises InvalidCallError for a name
-        that the table has not, one that is taken, and a column of the primary key."""
+        that the table lacks, a new name that is taken, and a column of the primary key."""
         self._check_writable("change columns")
         rename_column(self._context, name, new)
         self._see_columns()
@@ -98,7 +98,7 @@ class AlteredTable(FlushedTable):
     def set_nullable(self, name: str, nullable: bool = True) -> None:
         """Let a column have nulls.
 
-        Raises InvalidCallError for a name that the table has not and a column of the primary key,
+        Raises InvalidCallError for a name that the table lacks and a column of the primary key,
         and UnsupportedError for `nullable=False`, as writers that are open may write nulls.
         """
         self._check_writable("change columns")
@@ -114,7 +114,7 @@ class AlteredTable(FlushedTable):
         self._afterwards("reading the changed columns", self.refresh)
 
     def _forget(self, indexes: Sequence[str]) -> None:
-        """Their columns are dropped, whatever becomes of this."""
+        """Remove the notes of dropped indexes; a failure here does not undo the drop."""
         what = f"the note that the indexes {indexes} are gone"
         self._afterwards(what, lambda: forget_indexes(self._context, indexes))
 

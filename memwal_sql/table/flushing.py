@@ -1,4 +1,4 @@
-"""Flushing what is in the logs of a table's regions, whoever has written it."""
+"""Flushes the logs of a table's regions, whoever has written them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class FlushedTable(SharedTable):
     def flush(self) -> int:
         """Turn every row written so far into files of the table.
 
-        Each open writer of the table in this process flushes what it has. Every other region with
+        Each open writer of the table in this process flushes its rows. Every other region with
         rows in its log is claimed and flushed, whether its writer has died or is open in another
-        process: that one stops with FencedError, as when a second writer takes over; INSERT and
-        other statements go on there by themselves.
+        process: that writer stops with FencedError, as when a second writer takes over; INSERT and
+            other statements reclaim the region by themselves.
 
         Returns how many regions were claimed. Raises what a writer's `flush` raises,
         CorruptFileError where a log is damaged, and RetryError where others kept claiming regions.
@@ -43,15 +43,15 @@ class FlushedTable(SharedTable):
         return over_conflicts(flush, self.uri, on=FencedError)
 
     def unflushed_logs(self, *, with_ages: bool = False) -> list[UnflushedLog]:
-        """The logs with rows that a writer was to flush, but for those of this process's writers;
-        for `run_jobs`."""
+        """The logs with rows that are not flushed, without those of this process's writers; for
+        `run_jobs`."""
         others = [manifest for manifest in self._manifests() if not self._is_own(manifest)]
         return unflushed_logs(self._context, others, with_ages=with_ages)
 
     def flush_regions(self, regions: Collection[UUID]) -> int:
-        """Claim these regions and flush their logs; how many there are. Raises ConflictError where
-        somebody else claims one meanwhile, and so is not silent, and CorruptFileError where a log
-        is damaged, once the others are flushed."""
+        """Claim these regions, flush their logs and return their number. Raises ConflictError where
+        somebody else claims a region meanwhile, as it is not silent then, and CorruptFileError
+        where a log is damaged, once the others are flushed."""
         self._check_writable("flush")
         try:
             return self._claim_and_flush([m for m in self._manifests() if m.region_id in regions])

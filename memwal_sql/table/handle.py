@@ -26,7 +26,7 @@ _log = life_log(__name__)
 
 
 class TableHandle:
-    """The state of a handle, and what it reads."""
+    """The state of a handle, and its reads."""
 
     def __init__(
         self,
@@ -64,8 +64,8 @@ class TableHandle:
 
     @property
     def newest_of(self) -> tuple[str, str] | None:
-        """The table whose newest state this handle reads, told from all others, also at the same
-        place; None for a handle that reads a past one."""
+        """The identity of the table whose newest state this handle reads, also among tables at the
+        same place; None for a handle on a past state."""
         return None if self._pinned else self._context.identity
 
     @property
@@ -96,12 +96,12 @@ class TableHandle:
     @property
     def reads_base_alone(self) -> bool:
         """Whether this handle reads a version in which no region states were recorded (by
-        `snapshot_regions` or a merge): only what had been merged by then is seen."""
+        `snapshot_regions` or a merge): only rows that had been merged by then are seen."""
         return self._pinned and self._collector.reads_base_alone
 
     def refresh(self) -> None:
-        """Look for the newest version, as every read and write does: `schema`, `info` and `version`
-        say what was read last. Raises ReopenError when another table is there now."""
+        """Read the newest version, as every read and write does: `schema`, `info` and `version` are
+        then its own. Raises ReopenError when another table is there now."""
         if not self._pinned:
             self._tracker.verified()
             self.catch_up()
@@ -130,15 +130,15 @@ class TableHandle:
         return self._collector.query(consistency, planned)
 
     def _afterwards(self, what: str, call: Callable[[], object]) -> None:
-        """Make a call that has no say in what has become of what is done by now: where it fails,
-        what it is for is left to later looks and jobs."""
+        """Make a call that follows a finished change and can't fail it: an error is logged, and
+        later reads and jobs make up for it."""
         try:
             call()
         except (MemWalError, OSError) as error:
             _log.warning("%s: %s is left for later: %s", self.uri, what, type(error).__name__)
 
     def _base_of(self, version: int) -> BaseTable:
-        """A base version that a snapshot has just been taken of."""
+        """The base version of a snapshot that has just been taken."""
         base = self._tracker.current
         if base.version != version:
             dataset = base.dataset.checkout_version(version)
@@ -156,7 +156,7 @@ class TableHandle:
             )
 
     def _check_writable(self, what: str) -> None:
-        """As above; and raise UnknownFormatError where this package is too old to write."""
+        """The same, and raise UnknownFormatError where this package is too old to write."""
         self._check_present(what)
         self._context.check_writes()
 

@@ -36,7 +36,7 @@ class MaintainedTable(TableHandle):
     """Merging, indexing, recording, holding, collecting and checking."""
 
     def merge(self, progress: Report | None = None, regions: Sequence[str] | None = None) -> int:
-        """Move what has been flushed by now into the base table, and record the regions.
+        """Move all flushed generations into the base table, and record the regions.
 
         Any number of processes may merge at the same time, and write and read meanwhile.
 
@@ -123,11 +123,11 @@ class MaintainedTable(TableHandle):
     ) -> None:
         """Build an index over the base table; queries use it at once.
 
-        Of vectors and texts, every generation gets the same from now on, as open writers build it
-        from their next flush on. Of other columns it is for filters over the base table alone
-        (`maintained` is false in `indexes()`): generations are small, and read faster than looked
-        up. `build_indexes` covers what was merged since, of every kind. Rows that no index covers
-        are found all the same, by reading them.
+        For vectors and texts, every generation gets the same index from now on; open writers build
+        it from their next flush on. For other columns the index serves filters over the base table
+        alone (`maintained` is false in `indexes()`): generations are small, and reading them is
+        faster than a lookup. `build_indexes` extends indexes of every kind to the rows that were
+        merged since. Rows that no index covers are found all the same, by reading them.
 
         Args:
             index_type: `"IVF_FLAT"`, `"IVF_PQ"`, `"IVF_SQ"`, `"IVF_RQ"`, `"IVF_HNSW_FLAT"`,
@@ -156,7 +156,7 @@ class MaintainedTable(TableHandle):
         self._afterwards("reading by the indexes of now", self.catch_up)
 
     def drop_index(self, name: str) -> None:
-        """Remove an index from the base table; generations get it no more.
+        """Remove an index from the base table; later generations do not get it.
 
         Raises InvalidCallError for an unknown name and for the index of the primary key.
         """
@@ -167,7 +167,7 @@ class MaintainedTable(TableHandle):
     def build_indexes(
         self, progress: Report | None = None, indexes: Sequence[str] | None = None
     ) -> list[str]:
-        """Bring the base table's indexes up to date with what was merged into it.
+        """Extend the base table's indexes to the rows that were merged since they were built.
 
         Vector indexes keep their centroids and codebooks: nothing is trained.
 
@@ -192,7 +192,7 @@ class MaintainedTable(TableHandle):
         return record_regions(self._context, base, self._regions_now(base))
 
     def _regions_now(self, base: BaseTable) -> list[RegionManifest]:
-        """The states of all regions, as they are recorded."""
+        """The recorded states of all regions."""
         store = self._context.store
         return map_concurrently(
             lambda region: region.with_values(note_last_seen(store, region.refresh())),
@@ -219,7 +219,7 @@ class MaintainedTable(TableHandle):
         return list_checkpoints(self._context)
 
     def drop_checkpoint(self, name: str) -> None:
-        """Let go of what a checkpoint holds."""
+        """Drop a checkpoint."""
         self._context.check_writes()
         drop_checkpoint(self._context, name)
 
@@ -232,17 +232,18 @@ class MaintainedTable(TableHandle):
         progress: Report | None = None,
     ) -> pa.Table:
         """Delete files that no reader needs: merged generations, flushed WAL entries, old region
-        manifests, what failed flushes and dead processes left, and checkpoints that ended.
+        manifests, leftovers of failed flushes and dead processes, and checkpoints that have
+        expired.
 
         A generation goes once it is in the base table and in the indexes that are maintained, and
         no retained base version's region snapshot and no checkpoint reads it. Any number of
-        collectors may run, beside readers, writers and mergers; one that dies is made up for by
-        the next.
+        collectors may run, beside readers, writers and mergers; if one dies, the next one completes
+        its work.
 
         Args:
             dry_run: only say what would be deleted.
-            older_than: readers that are at it for longer may get a SourceGoneError and must begin
-                again; change feeds that fall behind further must begin again.
+            older_than: readers that run for longer may get a SourceGoneError and must begin again;
+                change feeds that fall behind further must begin again.
             versions_older_than: let Lance clean up base versions older than this, too, except
                 tagged ones; what their region snapshots hold goes with them. None keeps them all.
             progress: is told how many files have been deleted.
@@ -260,12 +261,11 @@ class MaintainedTable(TableHandle):
         )
 
     def check(self, progress: Report | None = None) -> CheckReport:
-        """Look at every invariant of the table: manifests, write-ahead logs, generations with
-        their bloom filters and indexes, keys and their regions, merge progress, region snapshots,
-        checkpoints, and what is left over.
-
-        Reads all that is not merged, and the keys of the base table. Nothing is changed. It may
-        run beside writers and jobs: what looks wrong is looked at again.
+        """Look at every invariant of the table: manifests, write-ahead logs, generations with their
+        bloom filters and indexes, keys and their regions, merge progress, region snapshots,
+        checkpoints and leftovers. Reads all rows that are not merged, and the keys of the base
+        table. Changes nothing. It may run beside writers and jobs: a state that looks wrong is read
+        again before it is reported.
 
         Returns a report that prints; `report.ok` says whether every row is there and right, and
         iterating gives the findings, the worst first.

@@ -49,8 +49,8 @@ class PastTable(TableHandle):
         timestamp: datetime | str | None = None,
         checkpoint: str | None = None,
     ) -> Self:
-        """A handle that reads the table as it was; of the arguments, one of which must be given,
-        see `open_table`."""
+        """A handle that reads a past state of the table. Give one of the arguments, which are those
+        of `open_table`."""
         check_moment(version, timestamp, checkpoint)
         if version is None and timestamp is None and checkpoint is None:
             raise InvalidCallError("give a version, a timestamp or a checkpoint")
@@ -109,8 +109,8 @@ def _snapshot_of(checkpoint: Checkpoint, base: BaseTable) -> PinnedSnapshot:
 
 
 def _named(context: TableContext, name: str) -> tuple[int, Checkpoint | None]:
-    """The version of a tag, or that of a checkpoint and this. Raises InvalidCallError that names
-    those there are."""
+    """The version of a tag, or of a checkpoint and the checkpoint. Raises InvalidCallError that
+    lists the existing names."""
     try:
         return Tags(context).version(name), None
     except InvalidCallError as no_tag:

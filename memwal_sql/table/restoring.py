@@ -1,4 +1,4 @@
-"""Going back: the rows of a past state are written again."""
+"""Restores: the rows of a past state are written again."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class RestoredTable(PastTable, WrittenTable):
         timestamp: datetime | str | None = None,
         checkpoint: str | None = None,
     ) -> WriteResult:
-        """Give the table the rows that it had; of the arguments, one of which must be given, see
+        """Give the table the rows of a past state. Give one of the arguments, which are those of
         `open_table`.
 
-        Nothing is taken back: rows that are not as they were are upserted, and those that came
-        later deleted, by the writer that INSERT uses. Readers, feeds and logs see ordinary writes,
-        the past stays readable, and a restore can be undone by another one. Columns are those of
-        now: those that were added since become null, those that were dropped stay away. Like other
-        statements it loses no write of others: their rows written while it runs are compared again.
+        Nothing is rolled back: rows that differ are upserted and later rows are deleted, by the
+            writer that INSERT uses. Readers, feeds and logs see ordinary writes, the past stays
+            readable, and a restore can be undone by another one. The current columns stay: columns
+            that were added since become null, and dropped ones do not return. Like other statements
+            it loses no concurrent write: rows that others write while it runs are compared again.
 
         Returns how many rows were written. Raises InvalidCallError for a version without a record
         of its regions, which would bring back the base table alone, and what `TableWriter.upsert`

@@ -1,4 +1,4 @@
-"""All rows of a table, for programs and for whatever reads Arrow."""
+"""All rows of a table, for programs and for readers of Arrow."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ T = TypeVar("T")
 class ScannedTable(WrittenTable):
     """Scans, and the same as Arrow tables and frames.
 
-    A table has the Arrow PyCapsule interface: pyarrow, polars, DuckDB, pandas and others take it as
-    it is, as often as they want, and read what a strong reader sees each time.
+    A table has the Arrow PyCapsule interface: pyarrow, polars, DuckDB, pandas and others take the
+        table itself, any number of times, and read what a strong reader sees each time.
     """
 
     def scan(
@@ -103,8 +103,8 @@ class ScannedTable(WrittenTable):
 
     def __datafusion_table_provider__(self, session: Any) -> Any:
         """For `ctx.register_table(name, table)` and `ctx.read_table(table)`: the rows as a strong
-        reader sees them when a query begins. `memwal_sql.register` also makes the table functions
-        and the tables about it known."""
+        reader sees them when a query begins. `memwal_sql.register` also registers the table
+        functions and the metadata tables."""
         provider = MountedTable(TableProvider(self.uri, self))
         return provider.__datafusion_table_provider__(session)
 

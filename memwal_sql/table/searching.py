@@ -108,8 +108,8 @@ class SearchedTable(TableHandle):
         """The `k` live rows that do best in a vector and a text search together, best first.
 
         The two rankings are fused by reciprocal rank: a row gets `weight / (60 + rank)` from each
-        that knows it. Adds `_distance` and `_score` (null where that search does not know the
-        row) and `_relevance_score` (float32).
+            ranking that has it. Adds `_distance` and `_score` (null where that search does not have
+            the row) and `_relevance_score` (float32).
 
         Args:
             options: those of the two searches, and `candidates`, how many rows of each ranking

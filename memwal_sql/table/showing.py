@@ -25,7 +25,7 @@ class ShownTable(TableHandle):
         return inspect.generations(self._tracker.latest(), self._collector.registry)
 
     def wal(self) -> pa.Table:
-        """One row a WAL entry that is there, in order of region and position."""
+        """One row a stored WAL entry, in order of region and position."""
         self._check_present("show the present")
         return inspect.wal(self._context, self._tracker.latest(), self._collector.registry)
 

@@ -1,4 +1,4 @@
-"""Reading what an overview has."""
+"""Reads the numbers of an overview."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from planner.regions.values import region_name
 def overview(
     context: TableContext, base: BaseTable, registry: RegionRegistry, *, pinned: bool
 ) -> Overview:
-    """The table as it is, or when `pinned` as it was recorded at `base`."""
+    """An overview of the current state, or, when `pinned`, of the state recorded at `base`."""
     fragments = base.dataset.get_fragments()
     return Overview(
         uri=context.uri,

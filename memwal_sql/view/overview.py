@@ -19,8 +19,8 @@ _MOST_GENERATIONS = 20
 
 @dataclass(frozen=True)
 class GenerationView:
-    """One generation. `state` is `merged`, `flushed` or `memtable`; sizes are None where whoever
-    wrote it noted none."""
+    """One generation. `state` is `merged`, `flushed` or `memtable`; sizes are None where its writer
+    recorded none."""
 
     generation: int
     state: str
@@ -49,7 +49,7 @@ class RegionView:
 
     @property
     def unmerged(self) -> int:
-        """How many flushed generations the base table has not got yet."""
+        """The number of flushed generations that are not merged."""
         return sum(generation.state == "flushed" for generation in self.generations)
 
     @property

@@ -1,5 +1,5 @@
-"""Texts for people, the same in a terminal and in a notebook: numbers, and what a table holds as a
-terminal shows it and never as it would obey it."""
+"""Texts for people, the same in a terminal and in a notebook: numbers, and values of a table
+without control characters that a terminal would obey."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def share(part: int, whole: int) -> float:
 
 
 def visible(text: str) -> str:
-    """`text` on one line: what a terminal would obey is written as an escape."""
+    """`text` on one line: characters that a terminal would obey are shown as escapes."""
     return _IN_A_CELL.sub(_escaped, text)
 
 
