@@ -34,7 +34,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 class Folder:
-    """The tables of a folder. Those that were asked for stay open, and show their newest state."""
+    """The tables of a folder. Tables that were used stay open, and show their newest state."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Folder:
             ) from error
 
     def location(self, name: str) -> str:
-        """The place of a table. Raises InvalidCallError for what can't be its name."""
+        """The place of a table. Raises InvalidCallError for an invalid name."""
         if not _NAME.fullmatch(name) or "$" in name:
             raise InvalidCallError(
                 f"{name!r}: a table of a catalog has letters, digits, dots, dashes and underscores "
@@ -90,7 +90,7 @@ class Folder:
         return f"{self.uri}/{name}{_SUFFIX}"
 
     def has(self, name: str) -> bool:
-        """Whether there is a table of this name, or one about it."""
+        """Whether there is a table, or metadata table, of this name."""
         return self._table_of(name) in self.names()
 
     def mounted(self, name: str) -> MountedTable | None:
@@ -152,7 +152,7 @@ class Folder:
 
 
 def not_here(what: str) -> UnsupportedError:
-    """The error for what a session of DataFusion's own can't do in a catalog."""
+    """The error for a call that a plain DataFusion session can't make in a catalog."""
     return UnsupportedError(
         f"{what} a table of a catalog is a statement of mw.sql(ctx, ...), which ctx.sql of "
         "DataFusion can't run"

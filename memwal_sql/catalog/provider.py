@@ -35,10 +35,10 @@ def catalog(
     """Show the tables of a folder to SQL in `ctx` as `name.schema.table`.
 
     A table `events` is the folder `events.lance` in it, as LanceDB and Lance's directory namespace
-    have it, so that either side sees the other's. Tables of this package have the tables about them
+    have it, so that either side sees the other's. Tables of this package have their metadata tables
     (`events$regions`), searches and INSERT, and in `mw.sql` all of its statements; CREATE TABLE
-    makes one in the folder, and DROP TABLE deletes it. Plain Lance tables are read. What others
-    make or drop is seen by the next query.
+    makes one in the folder, and DROP TABLE deletes it. Plain Lance tables are read. The next query
+    sees tables that others have created or dropped.
 
     Args:
         name: of the catalog, as it stands in statements; what has it already is replaced.

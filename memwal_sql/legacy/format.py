@@ -1,7 +1,7 @@
 """The MemWAL index of the older format: a list of MemWALs with their states (specification 3).
 
 Tables that have it are recognised and can be upgraded (`memwal_sql.legacy.upgrade`), not read:
-where their WAL entries are and what is in them was left to who wrote them.
+the place and the contents of their WAL entries were left to their writers.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class OlderMemWal:
 
     @property
     def is_lost_without_its_wal(self) -> bool:
-        """Whether it has rows that are nowhere else."""
+        """Whether its rows are stored only in its WAL."""
         return self.state is not OlderState.MERGED and bool(self.wal_ranges)
 
     def __str__(self) -> str:

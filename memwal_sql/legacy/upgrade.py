@@ -1,4 +1,4 @@
-"""From the older MemWAL format to the one of today (specification 3).
+"""Upgrades tables of the older MemWAL format (specification 3).
 
 What was merged is in the base table and stays as it is. The rows of every other MemWAL are only in
 its WAL, whose form is its writer's own: the caller gives a function that reads it, and the rows go
@@ -70,7 +70,8 @@ columns. A boolean column `_tombstone` marks rows that delete their key."""
 
 @dataclass(frozen=True)
 class _Begun:
-    """An upgrade: of what, whether it is in the table's record, and the number of that record."""
+    """An upgrade: the old index, whether it is in the table's record, and the number of that
+    record."""
 
     message: bytes
     incarnation: UUID
@@ -102,10 +103,10 @@ def upgrade(
     storage_options: Mapping[str, str] | None = None,
     progress: Report | None = None,
 ) -> Table:
-    """Move a table of the older format to the one of today, and open it.
+    """Move a table of the older format to the current one, and open it.
 
     Args:
-        read_wal: reads what is in the WAL of a MemWAL that is not merged; needed when there is one.
+        read_wal: reads the WAL of a MemWAL that is not merged; needed when there is one.
         primary_key: may be left out when the table has one.
         regions: as for `create_table`. With `mw.manual()` the regions keep their names.
         progress: gets a record after every MemWAL.

@@ -243,7 +243,7 @@ def _added(schema: pa.Schema, *fields: pa.Field) -> pa.Schema:
 def query_vectors(value: Any) -> npt.NDArray[Any]:
     """(queries, dimension): one vector, or several as the rows of a matrix or a list of lists.
 
-    Raises InvalidCallError for what holds no numbers, and for nulls.
+    Raises InvalidCallError for values that are not numbers, and for nulls.
     """
     vector = value
     if isinstance(vector, pa.ChunkedArray | pa.Array):

@@ -1,7 +1,7 @@
-"""The options of the data source: what there is, and what a value must look like.
+"""The options of the data source, and the form of their values.
 
-Spark hands options over as texts under names in lower case; nothing is ignored, so that a name that
-is misspelt is an error and not a wish unheard.
+Spark hands options over as texts under names in lower case; nothing is ignored, so a misspelt name
+is an error.
 """
 
 from __future__ import annotations

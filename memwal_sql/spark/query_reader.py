@@ -1,4 +1,5 @@
-"""Reading the result of a DataFusion query: search functions, and what else Spark can't push down.
+"""Reads the result of a DataFusion query: search functions, and other work that Spark can't push
+down.
 
 One task runs the query over one snapshot, so it sees one state of the table however often it names
 it. Spark gets the result, to join it with anything else.

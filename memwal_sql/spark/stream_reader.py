@@ -59,7 +59,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Places | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802
-        """The beginning of every region, or with `startingFrom=latest` what is there now."""
+        """The beginning of every region, or with `startingFrom=latest` its current end."""
         if self._options.choice("startingFrom", STARTS, "earliest") == "latest":
             return _offset(table_of(self._options).change_offsets())
         return {}
@@ -70,11 +70,11 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if rows is None else ReadMaxRows(rows)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Read up to what is there now, and no further."""
+        """Read up to the current end, and no further."""
         self._target = table_of(self._options).change_offsets()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """Where the next batch ends: what is there, or as far as the limit's rows go.
+        """The end of the next batch: the current end, or as far as the limit's rows reach.
 
         A batch has at least one WAL entry, or one stored batch of a published generation, so that
         a small limit slows a stream down and never stops it.

@@ -64,8 +64,8 @@ def _pinned(uri: str, storage: Storage, incarnation: str) -> PinnedTable:
 
 
 def check_workers(context: SparkContext) -> None:
-    """Raise InvalidCallError when the interpreter that Spark takes for workers is another one and
-    lacks this package. Whether those of other machines have it, nobody can say here."""
+    """Raise InvalidCallError when Spark's interpreter for workers is another one and lacks this
+    package. The interpreters of other machines can't be checked here."""
     python = context.pythonExec
     if shutil.which(python) == sys.executable or context.listFiles:
         return  # or modules may be sent along

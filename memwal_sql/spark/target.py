@@ -28,7 +28,7 @@ def row_form(options: Options) -> RowForm:
 def prepare(options: Options, schema: StructType) -> tuple[Table, bool]:
     """The table to write, and whether option `ifExists` says to leave it alone.
 
-    A table that is not there is created, of the rows' columns. Raises InvalidCallError where rows
+    A missing table is created, with the rows' columns. Raises InvalidCallError where rows
     of `schema` don't fit, or an option does not.
     """
     form, rows = row_form(options), arrow_schema(schema)

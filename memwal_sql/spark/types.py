@@ -1,7 +1,7 @@
 """Arrow schemas as Spark's, and batches in the types that Spark takes over without a copy.
 
-Spark checks a batch against its own idea of the Arrow types, so a type that it has no equal of is
-cast to the next wider one it has. Reading never loses a value; what would is refused on the driver.
+Spark checks a batch against its own idea of the Arrow types, so a type without an equal is cast to
+the next wider one. Reading never loses a value; types that would are refused on the driver.
 """
 
 from __future__ import annotations

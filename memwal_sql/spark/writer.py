@@ -112,8 +112,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def _discard(options: Options, job: str) -> None:
-    """Remove what a job has staged. Where that fails nothing else does: what is published stays so,
-    and Spark tells why it aborts."""
+    """Remove the staged files of a job. A failure here is not raised: published rows stay, and
+    Spark reports the reason of an abort."""
     try:
         table_of(options).discard_staged(job)
     except MemWalError as error:

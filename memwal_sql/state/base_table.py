@@ -68,7 +68,7 @@ class BaseTable:
 
     @property
     def owners(self) -> frozenset[Hashable]:
-        """The owners of what is resident of this version."""
+        """The owners of resident artefacts of this version."""
         source, segments = self.source, self.found.segments
         return frozenset({source.identity, *source.whole_fragments, self.etag, *segments})
 
@@ -193,13 +193,13 @@ class BaseTracker:
         return current
 
     def latest(self) -> BaseTable:
-        """The newest version there is."""
+        """The newest version."""
         current = self.current
         return self.reload() if self.is_replaced(current.version) else current
 
     def verified(self) -> BaseTable:
         """`latest` for writers, with as many requests: a table that was deleted and made again may
-        have come to the same number, and what is written to regions of the old one is lost.
+        have reached the same number, and writes to regions of the old one would be lost.
 
         Raises ReopenError when another table is there now.
         """

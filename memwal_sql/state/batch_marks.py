@@ -1,9 +1,9 @@
 """Marks of the staged batches that are part of a table (protocol rule 24).
 
-A batch is published region by region. What shows that a region has it is written in the same step
-as its rows: the id in its WAL entry, or the manifest that lists its generations; a flush carries
-the ids of the entries it takes up into the manifest. When every region has it, a marker of its own
-says that the batch is complete, which native code, that knows none of these fields, can't drop.
+A batch is published region by region. The mark of a region is written in the same step as its rows:
+the id in its WAL entry, or the manifest that lists its generations; a flush carries the ids of the
+entries it takes up into the manifest. When every region has it, a marker of its own says that the
+batch is complete, which native code, that knows none of these fields, can't drop.
 """
 
 from __future__ import annotations

@@ -17,10 +17,10 @@ from memwal_sql.storage.records.table import TableRecord, check_current
 
 @dataclass(frozen=True)
 class TableContext:
-    """A table's place, its store and what is resident of it for this handle.
+    """A table's place, its store and its resident artefacts.
 
-    `first_version` is the etag of version 1 as long as it is there: what tells a table that native
-    code made, and that has no record, from one that was at its place before.
+    `first_version` is the etag of version 1 as long as it exists: it distinguishes a table that
+        native code made, and that has no record, from an earlier one at the same place.
     """
 
     uri: str

@@ -52,7 +52,7 @@ _IN_THE_WAY = "Not a directory (os error 20)"
 
 
 def key_columns(primary_key: str | Sequence[str]) -> tuple[str, ...]:
-    """The key's columns as a tuple. Raises InvalidCallError for what names no columns."""
+    """The key's columns as a tuple. Raises InvalidCallError unless it names columns."""
     if isinstance(primary_key, str):
         return (primary_key,)
     names = tuple(primary_key) if isinstance(primary_key, Iterable) else (primary_key,)
@@ -133,8 +133,8 @@ def find_lance(uri: str, options: dict[str, str] | None, version: int | None = N
 
 
 def is_begun(store: ObjectStore, dataset: Any) -> bool:
-    """Whether a table is marked and has neither a MemWAL index nor regions: somebody makes or
-    enables it, or has not done so to its end."""
+    """Whether a table is marked and has neither a MemWAL index nor regions: a call that creates or
+    enables it is under way, or was interrupted."""
     return (
         INCARNATION_KEY in (dataset.schema.metadata or {})
         and read_details(store, dataset) is None
@@ -179,7 +179,7 @@ def check_unique(dataset: Any, keys: Sequence[str]) -> None:
 
 
 def marked_with(schema: pa.Schema) -> UUID | None:
-    """The incarnation that a table's schema is marked with; None where it is with none."""
+    """The incarnation in the mark of a table's schema; None without a mark."""
     with suppress(KeyError, ValueError):
         return UUID((schema.metadata or {})[INCARNATION_KEY].decode())
     return None

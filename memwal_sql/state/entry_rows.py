@@ -1,8 +1,8 @@
 """The rows of a WAL entry as those of a MemTable, once they are known to be rows of the table.
 
-What a stream says of itself is checked where it is read (`storage/wal/arrow_stream`); here it is
-compared with the table: keys are there and not null, and columns are of a type that Lance may have
-made the table's of since.
+The stream's own headers are checked where it is read (`storage/wal/arrow_stream`); here the rows
+are compared with the table: keys are there and not null, and columns are of a type that Lance may
+have made the table's of since.
 """
 
 from __future__ import annotations

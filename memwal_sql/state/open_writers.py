@@ -1,7 +1,7 @@
 """The writers of this process, so that its readers see rows that are only in memory.
 
-Tables go by their identities, as `TableContext` has them: one that is deleted and made again at the
-same place is another table, and the writers of the first are none of its own.
+Tables are known by their identities, as `TableContext` has them: a table that is deleted and made
+again at the same place is another one, and has none of the writers of the first.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class OpenTable(Protocol):
         """Write rows."""
 
     def change(self, read: Any, *, whole: bool = False, isolation: str = "snapshot") -> Any:
-        """Write what it computes from rows that are there."""
+        """Write rows that it computes from existing rows."""
 
     def sync(self) -> None:
         """Return when every row written so far is durable."""

@@ -76,7 +76,7 @@ def _logical_field(field: pa.Field) -> pa.Field:
 
 
 def stored_type(kind: pa.DataType) -> pa.DataType:
-    """The type in which a table stores what DataFusion computes."""
+    """The type in which a table stores a value computed by DataFusion."""
     fields = [f.with_type(stored_type(f.type)) for f in inner_fields(kind)]
     return with_inner_fields(kind, fields) if fields else _WITHOUT_VIEWS.get(kind, kind)
 

@@ -56,10 +56,9 @@ class MemoryBudget:
             self.release(size)
 
     def wait_for_room(self, size: int, relieve: Callable[[], None]) -> None:
-        """Return when `size` more bytes fit, or when nothing at all is held.
-
-        `relieve` is called to get something flushed; what it raises ends the wait. Raises
-        BackPressureError after the time limit, and DeadlineExceededError.
+        """Return when `size` more bytes fit, or when nothing at all is held. `relieve` is called to
+        start a flush; its errors end the wait. Raises BackPressureError after the time limit, and
+        DeadlineExceededError.
         """
         check_deadline(_NOT_WRITTEN)
         if self._fits(size):

@@ -4,7 +4,7 @@ Specification 1, "Writer Fencing". The order is what makes it safe without clock
 epoch, put a fence into the WAL, make sure that the epoch is still ours, replay. Every older writer
 has its next position at or below the fence, so its next append finds the position taken.
 
-What is in the WAL before all that is replayed first: where that fails the claim can't succeed, and
+Earlier WAL entries are replayed before anything else: where that fails the claim can't succeed, and
 the writer that it would fence may have the rows in memory, and flush them.
 """
 
@@ -112,9 +112,9 @@ def claim(
 def claim_new(
     manifests: RegionManifests, wal: Wal, check: Callable[[], None], creation: RegionManifest
 ) -> Claim | RegionManifest:
-    """Create a region whose writer is its creator, by the epoch of its first manifest.
-
-    Where there is anything else of the region, its newest manifest, for a `claim`. Raises as that.
+    """Create a region whose writer is its creator, by the epoch of its first manifest. If the
+    region has any other file, returns its newest manifest, for a `claim`. Raises what `claim`
+    raises.
     """
     first = manifests.put_first(replace(creation, writer_epoch=1))
     if first is None:

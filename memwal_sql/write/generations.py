@@ -84,7 +84,7 @@ class OpenGenerations:
         self._released = False
 
     def start(self) -> None:
-        """Flush what a replay has found sealed or full."""
+        """Flush the MemTables that a replay has sealed or filled."""
         self.seal_if_full()
         self._submit_sealed()
 
@@ -181,7 +181,7 @@ class OpenGenerations:
             self._budget.release(memtable.bytes)
 
     def release(self) -> None:
-        """Count none of this any more: the writer is closed."""
+        """Stop counting these bytes: the writer is closed."""
         self._released = True
         self._budget.release(self.bytes)
 

@@ -47,13 +47,13 @@ OpenRegion = Callable[[], RegionWriter]
 
 @dataclass(frozen=True, kw_only=True)
 class RegionOpener:
-    """Opens writers of a table's regions; what they share is given here.
+    """Opens writers of a table's regions, with the state that they share.
 
     `base` is the Lance dataset of the base table, whose field ids stored rows carry.
     `check_claimable` raises where no region may be claimed now; who opens some at once calls it
     before. `find` looks a region up by spec id and values among those that exist; `indexes` are
-    asked for at every flush, as somebody may have made some meanwhile, `last_indexes`, those of
-    the last time, for every MemTable; `merged` is the merge progress of a region, of the base
+    asked for at every flush, as others may have made some meanwhile, and `last_indexes`, the result
+    of the last time, for every MemTable; `merged` is the merge progress of a region, of the base
     version that was read last; `submit` lets a flush be made soon; `lost` is called when one of
     them finds that the table is another one now, or when this package has become too old to write
     it.

@@ -150,8 +150,8 @@ class RegionWriter:
         return writes[-1].position if options.durable else 0
 
     def open_cut(self) -> Cut:
-        """A cut of the region: who reads from now on sees every write up to it, and `recent` has
-        the keys of those after it."""
+        """A cut of the region: readers from now on see every write up to it, and `recent` has the
+        keys of later writes."""
         with self._lock:
             self._check_usable()
             cut = self.recent.open(self._pending.last_ticket)
@@ -195,7 +195,7 @@ class RegionWriter:
 
         In a durable writer these rows are all in the WAL, and an entry on its way is waited for:
         a reader of another process may already have seen it. Raises once the writer is fenced,
-        failed or closed: what it holds may then be older or other than what the region has.
+        failed or closed: its rows may then differ from the region's.
         """
         with self._lock:
             seen = self._commits
@@ -223,7 +223,8 @@ class RegionWriter:
             return self._failure is None and (self._pending.due or self._generations.is_old)
 
     def tick(self) -> None:
-        """Do what time and size thresholds ask for; called now and then by one thread."""
+        """Flush what is due by the thresholds of time and size; called now and then by one
+        thread."""
         with self._lock:
             if self._failure is not None:
                 return
@@ -235,14 +236,13 @@ class RegionWriter:
                 self._generations.seal()
 
     def check_usable(self) -> None:
-        """Raise what stopped the writer, if something did."""
+        """Raise the error that stopped the writer, if any."""
         with self._lock:
             self._check_usable()
 
     def close(self) -> None:
-        """Put what is buffered into the WAL and take no more writes.
-
-        Raises what kept buffered rows from the WAL, or a failure that no call has reported yet.
+        """Put buffered rows into the WAL and take no more writes. Raises the error that kept rows
+        from the WAL, or a failure that no call has reported yet.
         """
         with self._lock:
             if self._closed:
@@ -392,7 +392,7 @@ class RegionWriter:
         self._changed.tell()
 
     def _commit_failed(self, group: list[PendingWrite], error: BaseException) -> MemWalError:
-        """Stop the writer; what stopped it, which may have been another failure before."""
+        """Stop the writer and return the error that stopped it, which may be an earlier one."""
         failure = error if isinstance(error, MemWalError) else self._interrupted(error)
         for write in group:
             write.error = failure
@@ -421,7 +421,7 @@ class RegionWriter:
 
 
 def _index_texts(writes: list[PendingWrite]) -> None:
-    """Tokenize what was written, without the lock."""
+    """Tokenize the written rows, without the lock."""
     memtables = {
         id(w.generation): w.generation.memtable for w in writes if w.generation is not None
     }

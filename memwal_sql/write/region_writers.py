@@ -122,7 +122,7 @@ class RegionWriters:
         return positions
 
     def each(self, call: Callable[[RegionWriter], None], errors: list[Exception]) -> None:
-        """Call it of every writer, and gather what is raised."""
+        """Call it for every writer, and gather the errors."""
         for writer in self:
             try:
                 call(writer)

@@ -69,8 +69,8 @@ class Router:
 def _divided(
     batch: pa.RecordBatch, order: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
 ) -> list[pa.RecordBatch]:
-    """The rows in an order, cut at `ends`. Those of a large batch have memory of their own, so that
-    it is free once their region is flushed, whatever others do."""
+    """The rows in an order, cut at `ends`. Rows of a large batch get memory of their own, which is
+    free once their region is flushed, whatever other regions do."""
     if batch.nbytes >= _LARGE_BYTES:
         return [batch.take(pa.array(places)) for places in np.split(order, ends)]
     rows = batch.take(pa.array(order))

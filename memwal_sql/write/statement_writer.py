@@ -25,7 +25,7 @@ from memwal_sql.write.statement import SNAPSHOT, Outcome, Reads, Statements, che
 
 @dataclass(frozen=True, slots=True)
 class StatementWriter:
-    """Makes statements, and waits until what they have enqueued has landed.
+    """Makes statements, and waits until their writes have landed.
 
     Attributes:
         regions: the spec and the values of all regions of the table.

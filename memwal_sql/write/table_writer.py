@@ -59,9 +59,9 @@ class TableWriter:
     """Writes rows of one table. A context manager, safe to use from several threads.
 
     Within a region a call is written whole or not at all, up to the size of a MemTable; a larger
-    one is written in pieces, and an error has a note of those that were. Of a call for several
-    regions, each region is written on its own, and an error says which ones were.
-    Calls of one thread take effect in their order.
+    one is written in pieces, and an error has a note of the pieces that were written. Each region
+    of a call is written on its own, and an error names the written ones. Calls of one thread take
+    effect in their order.
     """
 
     def __init__(
@@ -185,21 +185,22 @@ class TableWriter:
         set: Mapping[str, str] | None = None,  # noqa: A002 (SQL's word)
         isolation: Isolation = SNAPSHOT,
     ) -> WriteResult:
-        """Insert rows, or replace those with the same primary key; of equal keys the last wins.
+        """Insert rows, or replace those with the same primary key; if a key occurs twice, the last
+        row wins.
 
         Args:
             data: anything Arrow, as tables, readers, datasets and lists of batches are, a pandas or
-                polars frame, a dict of columns or a list of dicts. Of a stream, as a reader, a
-                dataset, a scanner and a generator of batches are, a piece is read and written at a
-                time, so that one that is refused, or can't be read, leaves those before written.
-            missing: what becomes of columns that `data` lacks. `"keep"`: rows that are there keep
-                their values, new ones get null. `"null"`: they become null, also in rows that had a
-                value there. `"error"`: the call is refused.
-            when: a SQL condition over a row that is there, `t`, and the one given, `s`, as in
-                `"t.updated_at <= s.updated_at"`: a row that is there and does not meet it stays as
-                it is. Rows with new keys are inserted whatever it says.
+                polars frame, a dict of columns or a list of dicts. A stream (a reader, dataset,
+                scanner or generator of batches) is read and written a piece at a time: if a piece
+                is refused or can't be read, the pieces before it stay written.
+            missing: how to treat columns that `data` lacks. `"keep"`: existing rows keep their
+                values, new ones get null. `"null"`: they become null, also in rows that had a value
+                there. `"error"`: the call is refused.
+            when: a SQL condition over an existing row, `t`, and the row given, `s`, as in
+                `"t.updated_at <= s.updated_at"`: an existing row that does not meet it stays as it
+                is. Rows with new keys are always inserted.
             set: SQL expressions over `t` and `s` by column, as in `{"n": "t.n + s.n"}`: the values
-                of rows that are there, in place of those given.
+                for existing rows, in place of those given.
             isolation: `"serializable"` reads and computes all again where anything was written
                 meanwhile to the regions that were read, as other calls of several methods do.
 
@@ -229,11 +230,10 @@ class TableWriter:
         return self._statements.over_keys(*self._resolver.upsert(batch, expressions), isolation)
 
     def insert(self, data: Any, *, missing: MissingInInsert = ERROR) -> WriteResult:
-        """Insert rows with new keys: KeysExistError, and nothing is written, where one is there.
+        """Insert rows with new keys. If one exists, raises KeysExistError and writes nothing.
 
         `data` as in `upsert`; columns that it lacks are an error, or null with `missing="null"`. It
-        is serializable as it is: it reads no other keys than those that it writes.
-        Raises what `upsert` raises.
+        is always serializable: it reads only the keys that it writes. Raises what `upsert` raises.
         """
         self._check_open()
         return self._statements.over_keys(
@@ -248,8 +248,8 @@ class TableWriter:
         Args:
             keys: values, tuples for a composite key, or rows in any form that `upsert` takes, of
                 which the primary key columns count.
-            when: a SQL condition over the row that is there, `t`; rows that do not meet it stay,
-                and are counted, as are keys without a row.
+            when: a SQL condition over the existing row, `t`; rows that do not meet it stay, and are
+                counted, as are keys without a row.
             isolation: as in `upsert`.
 
         Raises what `upsert` raises.
@@ -265,8 +265,8 @@ class TableWriter:
         return self._statements.over_keys(*self._resolver.delete(rows, expressions), isolation)
 
     def delete_where(self, where: str, *, isolation: Isolation = SNAPSHOT) -> WriteResult:
-        """Delete the rows that meet a SQL condition. Those that begin to meet it while this call
-        reads may stay unless it is `"serializable"`. Raises what `upsert` raises."""
+        """Delete the rows that meet a SQL condition. Rows that begin to meet it while this call
+        reads may stay, unless the isolation is `"serializable"`. Raises what `upsert` raises."""
         self._check_open()
         return self._statements.over_rows(*self._resolver.delete_where(where), isolation)
 
@@ -279,8 +279,8 @@ class TableWriter:
     ) -> WriteResult:
         """Set columns to the values of SQL expressions over the row, as in `{"n": "n + 1"}`, in the
         rows that meet a condition, or in all. Rows that begin to meet it while this call reads may
-        stay as they are unless it is `"serializable"`; no other write of a row is lost. Raises what
-        `upsert` raises."""
+        stay as they are, unless the isolation is `"serializable"`; no other write of a row is lost.
+        Raises what `upsert` raises."""
         self._check_open()
         return self._statements.over_rows(*self._resolver.update(set, where), isolation)
 
@@ -310,8 +310,8 @@ class TableWriter:
         """Write a stream of changes in its order: rows with a column `op` that says what each is.
 
         It is `upsert`, `insert`, `update` or `delete`, or a code of Debezium (c, r, u, d), Flink
-        (+I, +U, -U, -D) or Delta's change data feed; the rows before an update are left out. Of
-        deletes only the key counts.
+        (+I, +U, -U, -D) or Delta's change data feed; the rows before an update are left out. Only
+        the key of a delete counts.
 
         Args:
             changes: rows as `upsert` takes them; `table.changes()`, with `op="_change"`; or a list
@@ -337,7 +337,7 @@ class TableWriter:
         return self._write(normalise(rows), lambda batch: batch)
 
     def sync(self) -> None:
-        """Write what is buffered to the WAL: every write made so far is durable on return."""
+        """Write buffered rows to the WAL: every write made so far is durable on return."""
         self._check_open()
         for writer in self._writers:
             writer.flush_wal()
@@ -361,10 +361,9 @@ class TableWriter:
             writer.wait_flushed()
 
     def close(self) -> None:
-        """Write what is buffered to the WAL and let go of the regions.
-
-        MemTables are not flushed: the next writer replays them. Raises what kept an accepted row
-        from being written; the writer is closed all the same.
+        """Write buffered rows to the WAL and release the regions. MemTables are not flushed: the
+        next writer replays them. Raises the error that kept an accepted row from being written; the
+        writer is closed in any case.
         """
         with self._close_lock:
             if self._closed:
@@ -509,7 +508,7 @@ _unwritten_lock = RLock()
 
 
 def _close_unwritten() -> None:
-    """At the end of the interpreter, whose other threads have ended, write what is buffered."""
+    """Write buffered rows at the end of the interpreter, whose other threads have ended."""
     errors: list[Exception] = []
     for writer in tuple(_unwritten):
         try:

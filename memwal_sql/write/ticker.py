@@ -59,7 +59,7 @@ class Ticks:
 
 
 class Ticker:
-    """The thread, which ends when there is nothing to call, and what it calls next."""
+    """The thread, which ends when there is nothing to call, and its next calls."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -97,7 +97,7 @@ class Ticker:
             return first
 
     def first(self) -> Ticks | float | None:
-        """Take what is to be called now, or tell in how many seconds there is something."""
+        """Take the calls that are due, or tell in how many seconds the next one is."""
         with self._lock:
             while self._due:
                 due, _, ticks = self._due[0]

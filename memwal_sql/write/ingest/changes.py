@@ -36,11 +36,11 @@ _SIDES = frozenset({"before", "after"})
 
 class Changes:
     """The rows of a stream of changes, in the form that they were given in: Arrow's, a dict of
-    columns or a list of dicts. Those of Debezium's envelopes are the rows in these."""
+    columns or a list of dicts. Rows of Debezium's envelopes are taken out of these."""
 
     def __init__(self, data: Any, op: str, columns: Collection[str] = ()) -> None:
-        """`columns` are the table's: what this project's feed and Delta's have beside them is left
-        out. Raises InvalidCallError for rows without `op`, and for a word there that is unknown."""
+        """`columns` are the table's: further columns of this project's feed and of Delta's are left
+        out. Raises InvalidCallError for rows without `op`, and for an unknown word in it."""
         if isinstance(data, Sequence) and not isinstance(data, str | bytes):
             data = _messages(data, op, frozenset(columns))
         rows = input_rows(data)
@@ -65,7 +65,7 @@ class Changes:
         return np.flatnonzero(self._kinds == kind)
 
     def rows(self, kind: int) -> Any:
-        """The rows of a kind, without `op` and what the stream has beside them."""
+        """The rows of a kind, without `op` and the stream's further columns."""
         places, left_out = self.places(kind), self._left_out
         if isinstance(self._rows, pa.Table):
             names = [name for name in self._rows.column_names if name not in left_out]
@@ -101,7 +101,7 @@ class Changes:
 def _messages(messages: Sequence[Any], op: str, columns: Set[str]) -> Sequence[Any]:
     """The rows of messages, with their `op`: those of Debezium's envelopes, `before`, `after` and
     `op` with or without a `payload` around them, and others as they are. None is a tombstone of
-    Kafka, which says no more than the delete before it."""
+    Kafka, which repeats the delete before it."""
     rows = []
     for place, message in enumerate(messages):
         if isinstance(message, Mapping) and {"payload"} <= message.keys() <= _WRAPPER:

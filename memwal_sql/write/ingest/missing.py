@@ -25,6 +25,6 @@ def missing_columns(what: str, names: Sequence[str], option: str = FILL_OPTION) 
 
 
 def check_missing(value: str, *more: str) -> None:
-    """Raise InvalidCallError unless `value` says what becomes of them, or is one of `more`."""
+    """Raise InvalidCallError unless `value` is a choice for missing columns, or one of `more`."""
     if value not in (options := (*more, ERROR, NULL)):
         raise InvalidCallError(f"missing={value!r} must be one of {list(options)}")

@@ -1,7 +1,5 @@
-"""Turning what a caller hands over into record batches of the table's schema.
-
-Everything is checked before anything is written: what passes here can be stored. Specification 2,
-"Write Operations", step 1.
+"""Turns callers' data into record batches of the table's schema. Everything is checked before
+anything is written: rows that pass can be stored. Specification 2, "Write Operations", step 1.
 """
 
 from __future__ import annotations
@@ -88,7 +86,7 @@ class Normaliser:
 
     def partial(self, rows: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
         """Rows in memory that `arrow_rows` returned, in the columns that they have, the key among
-        them; these are in the table's types then. What else `upserts` checks is left to it."""
+        them; these are in the table's types then. `upserts` makes the other checks."""
         names = rows.schema.names
         self._check_names(names)
         self._check_key(names)
@@ -102,7 +100,7 @@ class Normaliser:
 
     def changes(self, data: Any, op: str) -> pa.RecordBatch:
         """Upserts, as `upserts` takes them, and tombstones in the order of the rows, which have a
-        column `op`; see `memwal_sql.write.ingest.changes`. Of deletes only the key is looked at."""
+        column `op`; see `memwal_sql.write.ingest.changes`. Only the key of deletes is read."""
         changes = Changes(data, op, self._names)
         places = [changes.places(kind) for kind in (UPSERT, DELETE)]
         batches = [pa.RecordBatch.from_pylist([], self._target)]
@@ -337,9 +335,9 @@ def _short(text: str) -> str:
 def with_null_children(column: pa.Array) -> pa.Array:
     """A column in which no child of a struct has a value where the struct is NULL.
 
-    Structs in structs alike. A child that admits no NULL keeps what it holds. Arrow leaves open
-    what children of a NULL struct hold, and DataFusion reads a child as it is; Lance stores no such
-    values, so a row would read differently once its MemTable is flushed.
+    Nested structs are treated in the same way. A child that admits no NULL keeps what it holds.
+    Arrow leaves open what children of a NULL struct hold, and DataFusion reads a child as it is;
+    Lance stores no such values, so a row would read differently once its MemTable is flushed.
     """
     if not pa.types.is_struct(column.type):
         return column
@@ -364,7 +362,7 @@ def has_required_fields(kind: pa.DataType) -> bool:
 def check_required_fields(column: pa.Array, name: str) -> None:
     """Raise InvalidCallError naming the row where a field that admits no NULL has one.
 
-    What lies below a NULL struct or list does not count. Arrow lets arrays have NULLs there, and
+    Values below a NULL struct or list do not count. Arrow lets arrays have NULLs there, and
     Lance writes no such row: a MemTable with one could never be flushed.
     """
     path = _null_in(column)

@@ -39,9 +39,9 @@ def normalised(
     """The batches that `normalise` makes of the rows: of all at once if they have at most
     `whole_bytes`, otherwise, and for streams, of one piece after the other.
 
-    Rows in memory are all looked at before the first piece is given out, so that they are refused
-    as a whole. `row_bytes` is what a row will have where it grows.
-    Raises InvalidCallError naming the row.
+    All rows in memory are checked before the first piece is yielded, so that they are refused as a
+    whole. `row_bytes` is the size of a row if the conversion makes it larger. Raises
+    InvalidCallError naming the row.
     """
     parts = _pieces(rows, whole_bytes, row_bytes)
     if not isinstance(rows, RowStream):
