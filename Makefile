@@ -12,6 +12,8 @@ export CARGO_TARGET_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/memwal_sql/tar
 # rustup installs here, and not every shell has it on its path yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Tests start hundreds of processes: without bytecode each compiles all sources.
+unexport PYTHONDONTWRITEBYTECODE
 WORKERS ?= 3
 RUST_SOURCES := $(shell find native/src -name "*.rs") native/Cargo.toml native/Cargo.lock
 

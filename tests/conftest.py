@@ -31,8 +31,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 settings.register_profile("repeatable", deadline=None, database=None)
 settings.load_profile("repeatable")
 
-# Folders whose tests share what takes long to start: one Spark, one built wheel.
-_SHARED = ("tests/spark/", "tests/install/")
+# Tests that share what takes long to make: one Spark, one built wheel, all syntax trees.
+_SHARED = ("tests/spark/", "tests/install/", "tests/test_layers.py")
 
 
 class _FolderScheduling(LoadScopeScheduling):  # type: ignore[misc]

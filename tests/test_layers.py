@@ -6,6 +6,7 @@ Each rule is one test, whose failure lists all files that break it."""
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterable, Iterator
 from graphlib import CycleError, TopologicalSorter
@@ -26,9 +27,14 @@ FILES = sorted(
     for path in (ROOT / layer).rglob("*.py")
     if "proto_gen" not in path.parts
 )
-TREES = {path: ast.parse((ROOT / path).read_text()) for path in FILES}
 MODULES = {".".join(path.with_suffix("").parts).removesuffix(".__init__"): path for path in FILES}
 MOST_FILES = 20
+
+
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    """A file's syntax tree, parsed when a test needs it: each worker imports this module."""
+    return ast.parse((ROOT / path).read_text())
 
 
 def imports(tree: ast.AST) -> Iterator[str]:
@@ -42,7 +48,7 @@ def imports(tree: ast.AST) -> Iterator[str]:
 
 def packages(path: Path) -> set[str]:
     """The packages that a file imports."""
-    return {name.partition(".")[0] for name in imports(TREES[path])}
+    return {name.partition(".")[0] for name in imports(tree_of(path))}
 
 
 def test_a_file_imports_only_layers_below_its_own() -> None:
@@ -62,7 +68,7 @@ def inner_imports(tree: ast.AST) -> Iterator[int]:
 
 
 def test_imports_stand_at_the_top_of_their_file() -> None:
-    assert [f"{path}:{line}" for path in FILES for line in inner_imports(TREES[path])] == []
+    assert [f"{path}:{line}" for path in FILES for line in inner_imports(tree_of(path))] == []
 
 
 def test_datafusion_is_used_by_sql_only_and_never_by_nodes() -> None:
@@ -72,15 +78,17 @@ def test_datafusion_is_used_by_sql_only_and_never_by_nodes() -> None:
 
 def imported_modules(path: Path) -> Iterator[str]:
     """Our modules that a file imports, those for types alone too."""
-    for node in ast.walk(TREES[path]):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.ImportFrom):
             inner = (f"{node.module}.{alias.name}" for alias in node.names)
             yield from (name if name in MODULES else str(node.module) for name in inner)
 
 
-EDGES = [
-    (path, MODULES[name]) for path in FILES for name in imported_modules(path) if name in MODULES
-]
+@functools.cache
+def edges() -> list[tuple[Path, Path]]:
+    """Each of our files with each that it imports."""
+    named = ((path, name) for path in FILES for name in imported_modules(path))
+    return [(path, MODULES[name]) for path, name in named if name in MODULES]
 
 
 def room(path: Path) -> str:
@@ -105,11 +113,11 @@ def test_circles_are_found() -> None:
 
 
 def test_no_files_import_one_another() -> None:
-    assert circle((str(user), str(used)) for user, used in EDGES) is None
+    assert circle((str(user), str(used)) for user, used in edges()) is None
 
 
 def test_no_folders_import_one_another() -> None:
-    assert circle((room(user), room(used)) for user, used in EDGES) is None
+    assert circle((room(user), room(used)) for user, used in edges()) is None
 
 
 # Imports from a folder into one that is drawn above it. The list may only get shorter.
@@ -131,7 +139,7 @@ def test_siblings_part_where_their_paths_do() -> None:
 
 
 def test_no_folders_import_one_another_with_all_below_them() -> None:
-    arrows = {siblings(user, used) for user, used in EDGES if user != used}
+    arrows = {siblings(user, used) for user, used in edges() if user != used}
     assert circle(arrows - ARROWS_UP) is None
 
 
@@ -196,7 +204,7 @@ def names(tree: ast.AST) -> Iterator[str]:
 
 def retired(path: Path) -> set[str]:
     """The names of a file that have a retired word in them."""
-    found = {path.stem, *names(TREES[path])}
+    found = {path.stem, *names(tree_of(path))}
     words = {name: re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower() for name in found}
     return {
         name
