@@ -22,9 +22,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ["PYTHONPATH"] = os.pathsep.join(
-        [str(Path(__file__).parent.parent.parent), os.environ.get("PYTHONPATH", "")]
-    )
+    here = Path(__file__).parent
+    paths = [str(here / "preloaded"), str(here.parent.parent), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
     settings = {
         "spark.driver.memory": "512m",
         "spark.executor.memory": "512m",
