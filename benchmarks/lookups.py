@@ -96,14 +96,15 @@ def _timed(
 ) -> dict[str, float]:
     """Seconds of one lookup of each kind. Each takes the next key every time, and makes some
     lookups in a row: what ran in between would else be measured as a cold cache."""
+    in_a_row = min(_IN_A_ROW, lookups)
 
     def repeated(look_up: Callable[[int], Any]) -> Callable[[], Any]:
         endless = cycle(keys)
-        return lambda: [look_up(key) for key in islice(endless, _IN_A_ROW)]
+        return lambda: [look_up(key) for key in islice(endless, in_a_row)]
 
     rounds = {name: repeated(look_up) for name, look_up in works.items()}
-    times = interleaved(rounds, max(1, lookups // _IN_A_ROW))
-    return {name: seconds / _IN_A_ROW for name, seconds in times.items()}
+    times = interleaved(rounds, lookups // in_a_row)
+    return {name: seconds / in_a_row for name, seconds in times.items()}
 
 
 def _plain_get(plain: Any) -> Callable[[int], pa.Table]:

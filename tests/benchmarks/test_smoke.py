@@ -1,27 +1,33 @@
-"""Every benchmark runs at small sizes and checks its own answers; no bound is looked at."""
+"""Every benchmark runs at small sizes and checks its own answers; no bound is looked at.
+
+Those that start several processes run with `MEMWAL_SOAK=10`.
+"""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from benchmarks import soak
 from benchmarks.__main__ import BENCHMARKS, run
 from benchmarks.peers import __main__ as peers
 from benchmarks.support.result import print_report, write_json
 
+SOAK = int(os.environ.get("MEMWAL_SOAK", "1")) > 1
+SLOW = {"during-merge", "many-merges", "merging", "opening", "streaming-memory", "writing-memory"}
 
-@pytest.mark.parametrize("name", BENCHMARKS)
-def test_a_benchmark_runs_and_its_answers_are_right(name: str, tmp_path: Path) -> None:
+
+def test_benchmarks_run_in_one_folder_and_their_answers_are_right(tmp_path: Path) -> None:
+    assert set(BENCHMARKS) > SLOW
+    names = [name for name in BENCHMARKS if SOAK or name not in SLOW]
     console = Console(record=True, width=200)
-    results = run([name], tmp_path / "tables", True, console)
-    assert results
-    assert all(result.ours > 0 for result in results)
+    results = run(names, tmp_path / "tables", True, console)
+    assert len(results) > len(names) and all(result.ours > 0 for result in results)
     print_report(results, {"python": "3"}, console)
     write_json(results, {"python": "3"}, tmp_path / "figures.json")
-    assert results[0].work in console.export_text()
+    assert all(result.work in console.export_text(clear=False) for result in results)
     assert (tmp_path / "figures.json").read_text().count('"work"') == len(results)
 
 
@@ -34,13 +40,3 @@ def test_peers_do_the_same_work_and_their_answers_are_right(
     assert peers.main(["--small", "--folder", str(tmp_path), *only]) == 0
     printed = capsys.readouterr().out
     assert all(f"| {name} (" in printed for name in names)
-
-
-def test_all_benchmarks_of_a_run_share_one_folder(tmp_path: Path) -> None:
-    names = ["full-scan", "durable-upserts", "generations-scan"]
-    assert len(run(names, tmp_path, True, Console(record=True))) > len(names)
-
-
-def test_a_table_in_use_gives_right_answers_and_is_whole_afterwards(tmp_path: Path) -> None:
-    """A few seconds of `make soak`; whether figures stay flat takes longer to tell."""
-    assert soak.main(["--minutes", "0.1", "--folder", str(tmp_path)]) in (0, 1)
