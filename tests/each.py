@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ import pytest
 
 def each(names: str, cases: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Calls a test with each case, as `pytest.mark.parametrize` does, but within one test: for
-    tables of cases that need no fixture of their own each. Fixtures are shared by all cases.
+    tables of cases that need no fixture of their own each. Fixtures are shared by all cases, but
+    each case has its own `tmp_path`, and its own `uri` where it makes the table itself.
 
     All cases are tried; each failure names its case, and several are raised as a group.
     """
@@ -27,10 +29,12 @@ def each(names: str, cases: Iterable[Any]) -> Callable[[Callable[..., None]], Ca
         @functools.wraps(test)
         def run(**fixtures: Any) -> None:
             failures: list[BaseException] = []
-            for case in table:
+            makes_table = "uri" in fixtures and not Path(fixtures["uri"]).exists()
+            for number, case in enumerate(table):
                 values = case if len(parameters) > 1 else (case,)
+                own = _of_a_case(number, fixtures, makes_table)
                 try:
-                    test(**fixtures, **dict(zip(parameters, values, strict=True)))
+                    test(**fixtures | own, **dict(zip(parameters, values, strict=True)))
                 except (Exception, pytest.fail.Exception) as error:
                     error.add_note(f"case {case!r}")
                     failures.append(error)
@@ -44,3 +48,13 @@ def each(names: str, cases: Iterable[Any]) -> Callable[[Callable[..., None]], Ca
         return run
 
     return decorate
+
+
+def _of_a_case(number: int, fixtures: dict[str, Any], makes_table: bool) -> dict[str, Any]:
+    own: dict[str, Any] = {}
+    if makes_table:
+        own["uri"] = f"{fixtures['uri']}-{number}"
+    if "tmp_path" in fixtures and "table" not in fixtures:
+        own["tmp_path"] = fixtures["tmp_path"] / str(number)
+        own["tmp_path"].mkdir()
+    return own

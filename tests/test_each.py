@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.each import each
@@ -31,3 +33,25 @@ def test_one_failure_is_raised_as_it_is() -> None:
     with pytest.raises(AssertionError) as failed:
         table()
     assert failed.value.__notes__ == ["case 2"]
+
+
+def test_each_case_has_its_own_folder_and_makes_its_own_table(tmp_path: Path) -> None:
+    places = set()
+
+    @each("number", [1, 2])
+    @each("letter", "ab")
+    def table(tmp_path: Path, uri: str, number: int, letter: str) -> None:
+        assert tmp_path.is_dir() and not Path(uri).exists()
+        Path(uri).mkdir()
+        places.update([str(tmp_path), uri])
+
+    table(tmp_path=tmp_path, uri=str(tmp_path / "new"))
+    assert len(places) == 8
+    shared = tmp_path / "made before"
+    shared.mkdir()
+
+    @each("number", [1, 2])
+    def change(uri: str, number: int) -> None:
+        assert uri == str(shared)
+
+    change(uri=str(shared))
