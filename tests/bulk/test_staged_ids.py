@@ -20,6 +20,7 @@ from memwal_sql.bulk.stage import STAGING_FOLDER, staging_folder
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.state.batch_marks import BatchMark
 from memwal_sql.table import Table
+from tests.each import each
 from tests.model.folder_state import folder_state
 
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
@@ -37,7 +38,7 @@ USES: dict[str, Callable[[Table, Any], object]] = {
 }
 
 
-@pytest.mark.parametrize("use", USES)
+@each("use", USES)
 def test_an_id_that_leads_elsewhere_is_refused_by_name_and_nothing_changes(
     tmp_path: Path, use: str
 ) -> None:

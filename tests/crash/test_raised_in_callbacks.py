@@ -17,6 +17,7 @@ from exec_nodes.lance.errors import bytes_of_lance, lance_errors, lance_panics
 from exec_nodes.lance.reading import written
 from memwal_sql.session.provider import TableProvider
 from tests.cli.calls import ended
+from tests.each import each
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("n", pa.int64())])
 INTERRUPT = "External error: KeyboardInterrupt"
@@ -86,8 +87,8 @@ def test_the_command_ends_with_130(
     ended("sql", table.uri, "SELECT n FROM t", code=130)
 
 
-@pytest.mark.parametrize(
-    ("context", "error"),
+@each(
+    "context, error",
     [
         (lance_errors("t", "place"), OSError(INTERRUPT)),
         (lance_errors("t", "place"), ValueError(INTERRUPT)),

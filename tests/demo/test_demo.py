@@ -31,6 +31,7 @@ from demo.flights import (
 )
 from demo.monitor import Monitor, Observation, check
 from demo.progress import Counts, Progress
+from tests.each import each
 
 ROOT = Path(__file__).resolve().parents[2]
 THREE_DAYS = date(2013, 1, 3)
@@ -133,8 +134,8 @@ def counts(begun: Sequence[int], durable: Sequence[int]) -> Counts:
 NOW = counts((10, 6, 4, 2), (9, 5, 3, 1))
 
 
-@pytest.mark.parametrize(
-    ("answer", "last", "problem"),
+@each(
+    "answer, last, problem",
     [
         (seen(9, 6, 3), None, None),
         (seen(7, 5, 3), seen(9, 5, 2), None),
@@ -155,8 +156,8 @@ def test_the_second_process_tells_impossible_answers(
     assert found is None if problem is None else problem in (found or "")
 
 
-@pytest.mark.parametrize(
-    ("actual", "expected", "same"),
+@each(
+    "actual, expected, same",
     [
         ({"a": [1, 2]}, {"a": [2, 1]}, True),
         ({"a": [1, None]}, {"a": [None, 1]}, True),

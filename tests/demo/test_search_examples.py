@@ -10,6 +10,7 @@ import pytest
 from demo.documents import FEW_MODULES, load_documents
 from demo.examples import Example
 from demo.searching import Documents, check_searches, load_search_examples, run_search_example
+from tests.each import each
 
 EXAMPLES = load_search_examples()
 PLANS = {
@@ -28,7 +29,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Documents]:
         yield made
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+@each("example", EXAMPLES)
 def test_an_example_answers_with_live_rows(documents: Documents, example: Example) -> None:
     outcome = run_search_example(documents, example)
     assert outcome.problem is None

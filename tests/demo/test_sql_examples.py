@@ -18,6 +18,7 @@ from demo.events import Events
 from demo.examples import FOLDER, Example, load_examples
 from demo.flights import PRIMARY_KEY, SCHEMA, final_state, load_flights, load_ordinary_tables
 from demo.progress import FLUSHED_PARTS, Progress, replay
+from tests.each import each
 
 EXAMPLES = load_examples()
 ONE_WEEK = date(2013, 1, 7)
@@ -74,7 +75,7 @@ READING = [example for example in EXAMPLES if not example.writes]
 WRITING = [example for example in EXAMPLES if example.writes]
 
 
-@pytest.mark.parametrize("example", READING, ids=names(READING))
+@each("example", READING)
 def test_an_example_answers_as_the_plain_csv_does(example: Example, replayed: Replayed) -> None:
     outcome = run_example(replayed.context(replayed.table), example, replayed.oracle())
     assert outcome.problem is None
@@ -121,7 +122,7 @@ def test_metadata_examples_are_the_only_ones_that_are_not_compared() -> None:
     assert free == ["16_regions", "17_generations", "18_wal", "19_explain_analyze"]
 
 
-@pytest.mark.parametrize("text", ["SELECT 1;\n", "-- One line\nSELECT 1;\n", "-- a\n"])
+@each("text", ["SELECT 1;\n", "-- One line\nSELECT 1;\n", "-- a\n"])
 def test_a_file_without_two_lines_of_comment_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "01_bad.sql").write_text(text)
     with pytest.raises(ValueError, match="01_bad"):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from tests.docs.pages import MANUAL, ROOT, page
+from tests.each import each
 
 PAGES = ["ARCHITECTURE.md", *sorted(f"docs/design/{p.name}" for p in MANUAL.glob("design/*.md"))]
 PACKAGES = ("exec_nodes", "planner", "memwal_sql", "native/src")
@@ -24,7 +23,7 @@ def is_there(path: str) -> bool:
     )
 
 
-@pytest.mark.parametrize("path", PAGES)
+@each("path", PAGES)
 def test_a_path_that_a_page_names_is_there(path: str) -> None:
     prose = re.sub(r"^```.*?^```$", "", page(path), flags=re.DOTALL | re.MULTILINE)
     named = [one for one in re.findall(r"`([^`\n]*/[^`\n]+)`", prose) if not NO_PATHS.search(one)]

@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 import memwal_sql as mw
 from tests.docs.pages import MANUAL, ROOT, anchors, links, page
+from tests.each import each
 
 MANUAL_PAGES = sorted(str(path.relative_to(ROOT)) for path in MANUAL.rglob("*.md"))
 ENTRIES = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"]
 
 
-@pytest.mark.parametrize("path", [*ENTRIES, *MANUAL_PAGES])
+@each("path", [*ENTRIES, *MANUAL_PAGES])
 def test_a_link_leads_to_a_page_and_its_heading(path: str) -> None:
     for link in links(path):
         target, _, anchor = link.partition("#")
@@ -23,7 +22,7 @@ def test_a_link_leads_to_a_page_and_its_heading(path: str) -> None:
         assert not anchor or anchor in anchors(str(linked.resolve().relative_to(ROOT))), link
 
 
-@pytest.mark.parametrize("path", MANUAL_PAGES)
+@each("path", MANUAL_PAGES)
 def test_a_page_is_in_the_site_and_links_to_nothing_outside_of_it(path: str) -> None:
     assert Path(path).relative_to("docs").as_posix() in re.findall(
         r": (\S+\.md)$", page("mkdocs.yml"), re.MULTILINE

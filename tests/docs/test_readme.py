@@ -7,16 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.docs.pages import ROOT, block, page
+from tests.each import each
 
 README = page("README.md")
 FOLDER = re.compile(r"^\| `(\w+)/` \|", re.MULTILINE)
 LONGEST = {"README.md": 140, "ARCHITECTURE.md": 250}
 
 
-@pytest.mark.parametrize(("path", "lines"), LONGEST.items())
+@each("path, lines", LONGEST.items())
 def test_the_first_pages_stay_short(path: str, lines: int) -> None:
     assert len(page(path).splitlines()) <= lines
 
@@ -40,7 +39,7 @@ def test_the_example_is_short() -> None:
     assert len([line for line in lines if line]) <= 20
 
 
-@pytest.mark.parametrize("folder", FOLDER.findall(README))
+@each("folder", FOLDER.findall(README))
 def test_a_folder_of_the_map_is_there(folder: str) -> None:
     assert (ROOT / folder).is_dir()
 

@@ -6,8 +6,7 @@ from itertools import permutations
 from math import inf
 from random import Random
 
-import pytest
-
+from tests.each import each
 from tests.histories.register import Kind, Operation, Value, explains
 
 SIZE = 6
@@ -25,8 +24,8 @@ def read(value: Value, start: float, end: float) -> Operation:
     return op(Kind.READ, value, start, end)
 
 
-@pytest.mark.parametrize(
-    ("history", "possible"),
+@each(
+    "history, possible",
     [
         ([], True),
         ([read(None, 0, 1)], True),

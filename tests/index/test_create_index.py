@@ -19,6 +19,7 @@ from memwal_sql.index.text import TextParameters
 from memwal_sql.index.vector import IvfParameters, PqParameters, VectorParameters
 from memwal_sql.storage.base.memwal_index import read_details
 from memwal_sql.storage.objects.open import open_store
+from tests.each import each
 from tests.index.tables import DIMENSION, rows, table_of
 from tests.model.writing import flush_rows, merge_rows
 
@@ -70,7 +71,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> mw.Table:
     return table_of(tmp_path_factory.mktemp("refused"))
 
 
-@pytest.mark.parametrize(("arguments", "named", "message"), REFUSED)
+@each("arguments, named, message", REFUSED)
 def test_a_call_that_does_not_fit_is_refused_before_anything_is_written(
     table: mw.Table, arguments: tuple[Any, ...], named: dict[str, Any], message: str
 ) -> None:
@@ -80,8 +81,8 @@ def test_a_call_that_does_not_fit_is_refused_before_anything_is_written(
     assert lance.dataset(table.uri).version == version
 
 
-@pytest.mark.parametrize(
-    ("kind", "known"),
+@each(
+    "kind, known",
     [
         ("IVF_SQ", IvfParameters.__annotations__),
         ("IVF_PQ", {**IvfParameters.__annotations__, **PqParameters.__annotations__}),
@@ -97,8 +98,8 @@ def test_an_unknown_parameter_of_an_index_is_refused_with_those_it_has(
     assert set(re.findall(r"'(\w+)'", str(raised.value))) == {"stemm", *known}
 
 
-@pytest.mark.parametrize("kind", ["IVF_PQ", "IVF_HNSW_PQ", "IVF_FLAT"])
-@pytest.mark.parametrize("base", [0, 100])
+@each("kind", ["IVF_PQ", "IVF_HNSW_PQ", "IVF_FLAT"])
+@each("base", [0, 100])
 def test_too_few_rows_to_train_on_is_an_error_with_the_remedy(
     kind: str, base: int, tmp_path: Path
 ) -> None:
@@ -157,7 +158,7 @@ def test_indexes_are_noted_as_maintained_and_let_go(tmp_path: Path) -> None:
     assert shown == {"id_idx": True, "texts": True, "lang_idx": False, "zones": False}
 
 
-@pytest.mark.parametrize("name", ["nope", "__lance_mem_wal", "id_idx"])
+@each("name", ["nope", "__lance_mem_wal", "id_idx"])
 def test_only_indexes_for_searches_and_filters_are_dropped(table: mw.Table, name: str) -> None:
     with pytest.raises(mw.InvalidCallError, match=name):
         table.drop_index(name)

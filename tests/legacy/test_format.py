@@ -15,6 +15,7 @@ from memwal_sql.legacy.format import OlderState, decode_older, read_older_index
 from memwal_sql.storage.base.memwal_index import IndexDetails, encode_details
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.proto_gen import older_mem_wal_pb2 as pb
+from tests.each import each
 from tests.storage.older import entry_range, make_older, mem_wal, message
 
 
@@ -58,8 +59,8 @@ def test_a_list_is_decoded_by_region_and_generation() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("segment", "ranges"),
+@each(
+    "segment, ranges",
     [
         (pb.EntryIds(range=pb.IdRange(start=3, end=3)), ()),
         (

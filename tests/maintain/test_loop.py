@@ -18,6 +18,7 @@ import memwal_sql as mw
 from memwal_sql.errors import RetryError
 from memwal_sql.maintain.loop import JOBS, JobRun, Triggers, run_all_jobs, run_jobs
 from memwal_sql.maintain.unflushed import UnflushedLog
+from tests.each import each
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("n", pa.int64())])
 
@@ -165,8 +166,8 @@ TRIGGERS = Triggers(
 )
 
 
-@pytest.mark.parametrize(
-    ("triggers", "ages"),
+@each(
+    "triggers, ages",
     [
         (Triggers(), (timedelta(hours=1), timedelta(days=7))),
         (Triggers(version_seconds=math.inf), (timedelta(hours=1), None)),
@@ -261,7 +262,7 @@ def test_one_look_goes_by_the_clock_of_the_store() -> None:
         assert table.unflushed.keys() == left
 
 
-@pytest.mark.parametrize("failing", ["logs", "flush"])
+@each("failing", ["logs", "flush"])
 def test_a_flush_that_fails_holds_up_nothing(failing: str) -> None:
     table = FakeTable(unflushed={1: (1, 1, 1e9)}, failing={failing})
     runs: list[JobRun] = []
@@ -284,8 +285,8 @@ def test_indexes_and_garbage_are_looked_at_now_and_then() -> None:
     assert found == [["index", "gc"], [], ["index"], ["index", "gc"]]
 
 
-@pytest.mark.parametrize(
-    ("failing", "rounds"),
+@each(
+    "failing, rounds",
     [
         ("look", [["merge!"], ["merge", "index", "gc"]]),
         ("merge", [["merge!", "index", "snapshot", "gc"], ["merge", "index"]]),
@@ -418,7 +419,7 @@ def test_small_fragments_are_compacted_after_the_indexes_were_built() -> None:
     assert table.extent == {"fragments": 4, "deleted": 0.2}
 
 
-@pytest.mark.parametrize(
+@each(
     "values",
     [
         {"merge_generations": -1},

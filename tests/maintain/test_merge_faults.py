@@ -19,6 +19,7 @@ from memwal_sql.maintain.details import change_details
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.paths import generation_folder
 from memwal_sql.storage.region.versions import RegionManifests
+from tests.each import each
 from tests.maintain.merging_tables import (
     GENERATIONS,
     SCHEMA,
@@ -79,7 +80,7 @@ def test_a_truncated_manifest_is_named(tmp_path: Path) -> None:
     _spoil_and_restore(make_table(tmp_path), truncate)
 
 
-@pytest.mark.parametrize(
+@each(
     "columns",
     [
         {"other": [1], "val": [2], "_tombstone": [False]},
@@ -87,7 +88,6 @@ def test_a_truncated_manifest_is_named(tmp_path: Path) -> None:
         {"id": [1], "val": [2]},
         {"id": [1], "val": [[1, 2]], "_tombstone": [False]},
     ],
-    ids=["key missing", "other key type", "no tombstones", "other value type"],
 )
 def test_a_folder_of_another_schema_is_named(tmp_path: Path, columns: dict[str, Any]) -> None:
     def put_another(folder: Path) -> None:
@@ -190,10 +190,8 @@ def _compact(table: mw.Table) -> Any:
     return lambda: lance.dataset(table.uri).optimize.compact_files()
 
 
-@pytest.mark.parametrize("deletes", [[], [1]], ids=["together", "one by one"])
-@pytest.mark.parametrize(
-    "missing", [{1}, {2}, {3}, {4}, {2, 3}, {2, 4}], ids=lambda one: "-".join(map(str, one))
-)
+@each("deletes", [[], [1]])
+@each("missing", [{1}, {2}, {3}, {4}, {2, 3}, {2, 4}])
 def test_a_gap_in_the_generations_is_an_error(
     tmp_path: Path, missing: set[int], deletes: list[int]
 ) -> None:

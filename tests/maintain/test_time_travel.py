@@ -16,6 +16,7 @@ import memwal_sql as mw
 from exec_nodes.resident.store import Scope
 from memwal_sql.storage.base.versions import base_versions
 from memwal_sql.storage.objects.open import open_store
+from tests.each import each
 from tests.maintain.life import NOW, collect, create, flush, merge_all, rows, values
 from tests.model.writing import session_of
 
@@ -82,16 +83,14 @@ def test_a_time_before_all_versions_is_refused(tmp_path: Path) -> None:
         mw.open_table(table.uri, timestamp=datetime(2000, 1, 1, tzinfo=UTC))
 
 
-@pytest.mark.parametrize(
-    "timestamp", ["yesterday", "2026-01-01T00:00:00", datetime(2026, 1, 1), 1_700_000_000]
-)
+@each("timestamp", ["yesterday", "2026-01-01T00:00:00", datetime(2026, 1, 1), 1_700_000_000])
 def test_a_time_that_is_none_is_refused(tmp_path: Path, timestamp: Any) -> None:
     table = create(tmp_path)
     with pytest.raises(mw.InvalidCallError, match="give a datetime with a time zone"):
         mw.open_table(table.uri, timestamp=timestamp)
 
 
-@pytest.mark.parametrize("version", [0, -1, 2**63, 2**64, 2**80, 1.0, True, b"1"])
+@each("version", [0, -1, 2**63, 2**64, 2**80, 1.0, True, b"1"])
 def test_a_version_that_can_be_none_is_refused(tmp_path: Path, version: Any) -> None:
     table = create(tmp_path)
     for call in (partial(mw.open_table, table.uri), table.as_of, table.restore):

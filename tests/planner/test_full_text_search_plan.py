@@ -19,6 +19,7 @@ from exec_nodes.text.query.tree import Boolean, Match, Operator, Phrase
 from planner.model import Snapshot, TableInfo
 from planner.predicates.condition import Condition
 from planner.search.full_text import TextQuery, plan_full_text_search
+from tests.each import each
 from tests.exec_nodes.tables import collect, nodes, where
 from tests.exec_nodes.text.sources import (
     DELETED,
@@ -212,8 +213,8 @@ def test_the_corpus_is_in_the_metrics(tmp_path: Path) -> None:
     assert (node.metrics["documents"], node.metrics["tokens"]) == (2, 5)
 
 
-@pytest.mark.parametrize(
-    ("query", "message"),
+@each(
+    "query, message",
     [
         (TextQuery(Match("a", "text"), 3, ("id",)), "no column 'text'; the table has id, body"),
         (TextQuery(Match("a", "n"), 3, ("id",)), "column 'n' is int64: .* column of strings"),

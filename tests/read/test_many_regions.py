@@ -20,6 +20,7 @@ from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.region.versions import RegionManifests
 from planner.predicates.expr import Compare, Literal, Operand
+from tests.each import each
 from tests.maintain.life import create, manifests, rows
 from tests.model.opened import Remote, opened_over
 from tests.model.process import as_another_process
@@ -55,8 +56,8 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[mw.Table, set[UUID]]
     return table, set(written)
 
 
-@pytest.mark.parametrize(
-    ("read", "looked_at"),
+@each(
+    "read, looked_at",
     [
         (lambda table: table.get(KEYS[0]).num_rows, 1),
         (lambda table: table.get(KEYS).num_rows, 2),
@@ -65,7 +66,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[mw.Table, set[UUID]]
         (lambda table: table.count_rows(), REGIONS),
     ],
 )
-@pytest.mark.parametrize("wrap", [Remote, lambda store: store])
+@each("wrap", [Remote, lambda store: store])
 def test_the_first_read_asks_for_its_own_regions(
     many: tuple[mw.Table, set[UUID]], read: Read, looked_at: int, wrap: Callable[[Any], Any]
 ) -> None:

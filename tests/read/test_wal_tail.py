@@ -15,6 +15,7 @@ from memwal_sql.read import region
 from memwal_sql.storage import paths
 from memwal_sql.storage.objects.local import LocalStore
 from memwal_sql.table import writing
+from tests.each import each
 from tests.model.merging import manifests
 from tests.model.opened import Remote, opened_over
 from tests.model.writing import flush_rows, upsert_rows
@@ -94,9 +95,9 @@ def test_an_entry_missing_below_others_ends_no_read(
     assert not report.ok and entry.name in str(report)
 
 
-@pytest.mark.parametrize("remote", [False, True])
-@pytest.mark.parametrize("flushed", [False, True])
-@pytest.mark.parametrize("read", ["scan", "get", "changes", "range"])
+@each("remote", [False, True])
+@each("flushed", [False, True])
+@each("read", ["scan", "get", "changes", "range"])
 def test_a_lost_next_entry_is_told_from_the_end_by_who_waits_for_it(
     read: str, flushed: bool, remote: bool, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from tests.each import each
 
 SCHEMA = pa.schema(
     [pa.field("id", pa.int64(), False), ("body", pa.string()), ("v", pa.list_(pa.float32(), 2))]
@@ -62,8 +63,8 @@ def test_more_rows_may_be_asked_for_than_any_table_has(table: mw.Table, k: int) 
     assert table.hybrid_search("v", [1, 2], "body", "log", k).num_rows == 10
 
 
-@pytest.mark.parametrize(
-    ("query", "place"),
+@each(
+    "query, place",
     [
         ([1, None], "element 1 of the query is null"),
         (pa.array([None, 2.0]), "element 0 of the query is null"),
@@ -77,7 +78,7 @@ def test_a_null_in_a_query_vector_is_named_with_its_place(
         table.vector_search("v", query, 3)
 
 
-@pytest.mark.parametrize(
+@each(
     "query",
     [
         "log \udc80",

@@ -42,7 +42,7 @@ def sql(table: mw.Table, query: str, column: str = "'body'") -> datafusion.DataF
     return context.sql(f"SELECT id FROM full_text_search('t', {column}, '{text}', 10)")
 
 
-@pytest.mark.parametrize("query", ["fox AND dog", "NOT fox dog", '"dog" fox', "+fox -dog"])
+@each("query", ["fox AND dog", "NOT fox dog", '"dog" fox', "+fox -dog"])
 def test_operators_are_words(table: mw.Table, query: str) -> None:
     expected = ids(table, "fox dog")
     assert expected == ids(table, query) == ids(table, query, ["body", "title"])

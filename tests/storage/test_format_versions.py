@@ -16,6 +16,7 @@ from memwal_sql.errors import CorruptFileError, FencedError, UnknownFormatError
 from memwal_sql.storage.format_versions import FORMAT_VERSION
 from memwal_sql.storage.objects.open import ObjectStore, open_store
 from memwal_sql.storage.records.table import Records, check_current, read_record
+from tests.each import each
 from tests.model.faults import FaultyStore
 from tests.model.opened import opened_over
 from tests.model.writing import merge_rows, session_of, upsert_rows
@@ -83,8 +84,8 @@ def test_a_table_of_the_first_release_is_read_and_written(uri: str) -> None:
     assert table.overview().format_version == 1
 
 
-@pytest.mark.parametrize("name", ["table", "maintenance", "floors", "publishing"])
-@pytest.mark.parametrize("version", [0, NEWER, 10**15])
+@each("name", ["table", "maintenance", "floors", "publishing"])
+@each("version", [0, NEWER, 10**15])
 def test_every_record_says_in_which_direction_to_look(
     tmp_path: Path, name: str, version: int
 ) -> None:

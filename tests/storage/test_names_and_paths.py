@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from uuid import UUID
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from memwal_sql.storage import paths
 from memwal_sql.storage.paths import parse_reversed_name, reversed_name
+from tests.each import each
 
 REGION = UUID("6433efc6-ea99-4fb5-9138-e4f3486995b4")
 
@@ -23,7 +23,7 @@ def test_names_come_back_as_their_numbers(number: int) -> None:
     assert parse_reversed_name(reversed_name(number)) == number
 
 
-@pytest.mark.parametrize("name", ["", "1", "2" + "0" * 63, "0" * 65, ".tmp-" + "0" * 59])
+@each("name", ["", "1", "2" + "0" * 63, "0" * 65, ".tmp-" + "0" * 59])
 def test_other_names_are_no_numbers(name: str) -> None:
     assert parse_reversed_name(name) is None
 
@@ -40,9 +40,7 @@ def test_the_layout() -> None:
     assert paths.base_manifest_path(1) == "_versions/18446744073709551614.manifest"
 
 
-@pytest.mark.parametrize(
-    "name", ["../x_gen_1", "0123abcd_gen_0", "0123ABCD_gen_1", "0123abcd_gen_1/..", "a_gen_1"]
-)
+@each("name", ["../x_gen_1", "0123abcd_gen_0", "0123ABCD_gen_1", "0123abcd_gen_1/..", "a_gen_1"])
 def test_a_generation_never_leaves_its_region(name: str) -> None:
     assert paths.parse_generation_name(name) is None
     assert paths.parse_generation_name("0123abcd_gen_12") == 12

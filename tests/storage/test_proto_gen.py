@@ -9,6 +9,8 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from grpc_tools import protoc
 
+from tests.each import each
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "memwal_sql/storage/proto_gen"
 NAMES = sorted(path.stem for path in (ROOT / "proto").glob("*.proto"))
@@ -41,7 +43,7 @@ def _drop_json_names(message: object) -> None:
         _drop_json_names(inner)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_a_module_refuses_no_later_version_of_protobuf(name: str) -> None:
     source = (ROOT / PACKAGE / f"{name}_pb2.py").read_text(encoding="utf-8")
     assert "runtime_version" not in source

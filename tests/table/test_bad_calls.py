@@ -21,6 +21,7 @@ import memwal_sql as mw
 from memwal_sql.errors import (
     InvalidCallError,
 )
+from tests.each import each
 from tests.model.small_rows import SCHEMA, make_rows, refused, texts_of
 
 # Rows
@@ -79,22 +80,22 @@ BAD_UPSERTS: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("case", BAD_UPSERTS)
-@pytest.mark.parametrize("durable", [True, False])
+@each("case", BAD_UPSERTS)
+@each("durable", [True, False])
 def test_bad_rows_are_refused_whole(table: Any, uri: str, case: str, durable: bool) -> None:
     make, words = BAD_UPSERTS[case]
     with table.writer(durable=durable) as writer:
-        writer.upsert(make_rows(1, text="before"))
+        writer.upsert(make_rows(1, 2, text="before"))
         writer.flush()
         with refused(uri, *words):
             writer.upsert(make())
-        assert texts_of(table) == {0: "x", 1: "before", 2: "x"}
+        assert texts_of(table) == {0: "x", 1: "before", 2: "before"}
         writer.upsert(make_rows(2, text="after"))  # the writer goes on
         assert texts_of(table) == {0: "x", 1: "before", 2: "after"}
 
 
-@pytest.mark.parametrize(
-    ("keys", "words"),
+@each(
+    "keys, words",
     [
         (pa.table({"other": [1]}), ("id", "other")),
         (pa.table({"id": pa.array([None], pa.int64())}), ("id", "null")),
@@ -109,21 +110,6 @@ def test_bad_rows_are_refused_whole(table: Any, uri: str, case: str, durable: bo
         ([{"other": 1}], ("{'other': 1}", "['id']")),
         ([{"id": 1}, {"id": None}], ("'id'", "null")),
         ([pa.table({"id": [1]}), pa.table({"id": ["one"]})], ("batch 1", "string", "int64")),
-    ],
-    ids=[
-        "no key column",
-        "null",
-        "strings",
-        "text",
-        "tuple",
-        "None",
-        "fraction",
-        "too large",
-        "no list",
-        "bool",
-        "dicts without the key",
-        "dicts with a null",
-        "batches of other types",
     ],
 )
 def test_bad_keys_are_refused_by_delete_and_get(
@@ -179,7 +165,7 @@ BAD_KEYS = {
 }
 
 
-@pytest.mark.parametrize("case", BAD_KEYS)
+@each("case", BAD_KEYS)
 def test_a_table_needs_a_usable_primary_key(uri: str, case: str) -> None:
     key, words = BAD_KEYS[case]
     with refused(uri, *words):
@@ -201,7 +187,7 @@ def test_enable_without_a_primary_key_says_how_to_give_one(uri: str) -> None:
         mw.enable(uri)
 
 
-@pytest.mark.parametrize(
+@each(
     "kind",
     [
         pa.list_(pa.string(), 2),
@@ -218,7 +204,6 @@ def test_enable_without_a_primary_key_says_how_to_give_one(uri: str) -> None:
         pa.struct([("x", pa.uuid())]),
         pa.list_(pa.json_()),
     ],
-    ids=str,
 )
 def test_types_that_lance_cannot_store_are_refused(uri: str, kind: pa.DataType) -> None:
     schema = pa.schema({"id": pa.int64(), "odd": kind})
@@ -238,7 +223,7 @@ def test_blobs_are_refused_as_no_scan_gives_their_bytes(uri: str) -> None:
         mw.enable(uri, primary_key="id")
 
 
-@pytest.mark.parametrize("metadata", [{b"of": b"\xff"}, {b"\xff": b"of"}])
+@each("metadata", [{b"of": b"\xff"}, {b"\xff": b"of"}])
 def test_metadata_that_is_no_text_is_refused(uri: str, metadata: dict[bytes, bytes]) -> None:
     with pytest.raises(mw.InvalidCallError, match="UTF-8"):
         mw.create_table(uri, pa.schema({"id": pa.int64()}, metadata), "id")
@@ -349,7 +334,7 @@ BAD_REGIONS: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("case", BAD_REGIONS)
+@each("case", BAD_REGIONS)
 def test_bad_region_specs_are_refused(uri: str, case: str) -> None:
     """Protocol rules 10 and 12."""
     make, words = BAD_REGIONS[case]
@@ -377,7 +362,7 @@ def test_bad_questions_are_refused(table: Any, uri: str) -> None:
         table.scan(filter="id > > 1").read_all()
 
 
-@pytest.mark.parametrize(
+@each(
     "condition",
     [
         "count(*) > 1",
@@ -396,7 +381,7 @@ def test_conditions_that_are_not_of_one_row_are_refused(
         table.scan(filter=condition).read_all()
 
 
-@pytest.mark.parametrize("no_uri", [5, None, b"table", ["table"]], ids=repr)
+@each("no_uri", [5, None, b"table", ["table"]])
 def test_what_is_no_uri_is_refused(no_uri: Any) -> None:
     for call in (
         lambda: mw.open_table(no_uri),
@@ -407,8 +392,8 @@ def test_what_is_no_uri_is_refused(no_uri: Any) -> None:
             call()
 
 
-@pytest.mark.parametrize("scheme", ["", "file://", "memory://"])
-@pytest.mark.parametrize("odd", ["\n", "\t", "\x7f", "\udce9"], ids=ascii)
+@each("scheme", ["", "file://", "memory://"])
+@each("odd", ["\n", "\t", "\x7f", "\udce9"])
 def test_a_path_that_lance_cannot_parse_is_refused(tmp_path: Path, scheme: str, odd: str) -> None:
     place = f"{scheme}{tmp_path}/new{odd}line"
     for call in (mw.open_table, lambda uri: mw.create_table(uri, SCHEMA, "id")):
@@ -433,9 +418,7 @@ def test_a_character_that_is_escaped_is_one_too(tmp_path: Path) -> None:
         mw.create_table(f"file://{tmp_path}/new%0Aline", SCHEMA, "id")
 
 
-@pytest.mark.parametrize(
-    "place", ["file:///{}/a#b", "file:///{}/a?b", "memory://a?b", "s3://bucket/a#1/t"]
-)
+@each("place", ["file:///{}/a#b", "file:///{}/a?b", "memory://a?b", "s3://bucket/a#1/t"])
 def test_a_uri_that_names_another_place_than_it_shows_is_refused(
     tmp_path: Path, place: str
 ) -> None:
@@ -447,7 +430,7 @@ def test_a_uri_that_names_another_place_than_it_shows_is_refused(
     assert mw.open_table(f"file://{tmp_path}/a%23b%3Fc").uri == str(path)
 
 
-@pytest.mark.parametrize("place", ["memory://host//t", "s3://bucket/a//t"])
+@each("place", ["memory://host//t", "s3://bucket/a//t"])
 def test_a_folder_without_a_name_is_refused(place: str) -> None:
     """Lance leaves it out, and the store of our own files would not."""
     with pytest.raises(InvalidCallError, match="write one / instead of //"):
@@ -472,14 +455,14 @@ COUNTS = (
 )
 
 
-@pytest.mark.parametrize("region", [5, b"a", True], ids=repr)
+@each("region", [5, b"a", True])
 def test_a_region_without_a_name_is_refused(uri: str, region: Any) -> None:
     table = mw.create_table(uri, SCHEMA, "id", regions=mw.manual())
     with refused(uri, f"region={region!r}", "name"):
         table.writer(region=region)
 
 
-@pytest.mark.parametrize(
+@each(
     "options",
     [
         {"durable": "yes"},
@@ -498,7 +481,6 @@ def test_a_region_without_a_name_is_refused(uri: str, region: Any) -> None:
         {"memtable_age_s": 1e300},
         {"back_pressure_timeout_s": "1"},
     ],
-    ids=repr,
 )
 def test_bad_writer_options_are_refused(table: Any, uri: str, options: dict[str, Any]) -> None:
     name = next(iter(options))
@@ -506,8 +488,8 @@ def test_bad_writer_options_are_refused(table: Any, uri: str, options: dict[str,
         table.writer(**options)
 
 
-@pytest.mark.parametrize(
-    ("triggers", "options"),
+@each(
+    "triggers, options",
     [
         ({"merge_generations": 1.5}, {}),
         ({"merge_generations": -1}, {}),
@@ -519,7 +501,6 @@ def test_bad_writer_options_are_refused(table: Any, uri: str, options: dict[str,
         ({}, {"rounds": 1.5}),
         ({}, {"rounds": "3"}),
     ],
-    ids=repr,
 )
 def test_bad_options_of_the_job_loop_are_refused_at_once(
     table: Any, uri: str, triggers: dict[str, Any], options: dict[str, Any]
@@ -528,7 +509,7 @@ def test_bad_options_of_the_job_loop_are_refused_at_once(
         mw.run_jobs(table, mw.Triggers(**triggers), **options)
 
 
-@pytest.mark.parametrize("names", [5, "id_idx"], ids=repr)
+@each("names", [5, "id_idx"])
 def test_a_job_for_some_things_needs_a_list_of_their_names(
     table: Any, uri: str, names: Any
 ) -> None:

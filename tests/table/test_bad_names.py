@@ -10,6 +10,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.errors import InvalidCallError
+from tests.each import each
 
 NAMES = {
     "key": pa.schema([("i\0d", pa.int64())]),
@@ -19,7 +20,7 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize("where", NAMES)
+@each("where", NAMES)
 def test_a_name_with_nul_is_refused_before_anything_is_written(tmp_path: Path, where: str) -> None:
     """Arrow and Lance cut it off there, and two columns may become one."""
     schema = NAMES[where]

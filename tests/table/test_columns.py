@@ -16,6 +16,7 @@ import memwal_sql as mw
 from memwal_sql.storage.base.memwal_index import read_details
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.table import columns
+from tests.each import each
 
 SCHEMA = pa.schema(
     [pa.field("id", pa.int64(), False), pa.field("a", pa.int64(), False), ("b", pa.string())]
@@ -282,8 +283,8 @@ def test_merges_and_indexes_that_come_in_between_are_looked_at(table: mw.Table) 
     assert sorted(table.to_arrow(["c"])["c"].to_pylist()) == [2, 3, 31, 41]
 
 
-@pytest.mark.parametrize(
-    ("call", "match"),
+@each(
+    "call, match",
     [
         (lambda t: t.add_columns({"b": "1"}), r"has columns \['b'\] already"),
         (lambda t: t.add_columns({"c": "nope + 1"}), "not an expression over the row"),

@@ -17,6 +17,7 @@ from memwal_sql.errors import CorruptFileError, FencedError, RegionSealedError
 from memwal_sql.storage.paths import manifest_path
 from memwal_sql.storage.region.manifest import RegionStatus
 from memwal_sql.storage.wal.log import encode_entry, encode_fence
+from tests.each import each
 from tests.model.faults import Kind
 from tests.model.racing import race
 from tests.write.harness import ENTRY_SCHEMA, Region, Rows, seen, upsert
@@ -79,7 +80,7 @@ def test_appendix_1_writer_fencing_example() -> None:
     assert seen(region.open()) == everything
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
+@each("moment", ["before", "after"])
 def test_the_fence_is_in_the_wal_before_anything_is_replayed(moment: str) -> None:
     """#7110: no fence before replay; protocol rule 4.
 
@@ -148,7 +149,7 @@ def test_a_claim_probes_beyond_a_stale_hint() -> None:
     assert len(seen(region.open())) == 40
 
 
-@pytest.mark.parametrize("lost", [(3,), (3, 4), (3, 4, 5), (2, 3)])
+@each("lost", [(3,), (3, 4), (3, 4, 5), (2, 3)])
 def test_entries_missing_below_others_fail_a_claim_that_leaves_their_places_free(
     lost: tuple[int, ...],
 ) -> None:
@@ -173,10 +174,8 @@ def _damaged(data: bytes) -> bytes:
     return data[:at] + b"y" + data[at + 1 :]
 
 
-@pytest.mark.parametrize(
-    "harm", [None, _damaged, lambda data: data[:-20]], ids=["lost", "damaged", "torn"]
-)
-@pytest.mark.parametrize("moment", [0, 2, 6], ids=["first", "middle", "last"])
+@each("harm", [None, _damaged, lambda data: data[:-20]])
+@each("moment", [0, 2, 6])
 def test_a_claim_that_cannot_succeed_leaves_the_live_writer_alone(
     moment: int, harm: Callable[[bytes], bytes] | None
 ) -> None:
@@ -224,7 +223,7 @@ def test_a_claim_that_finds_a_gap_goes_on_where_a_flush_has_closed_it() -> None:
     assert set(region.rows()) == {*range(4), *range(10, 14), 20}
 
 
-@pytest.mark.parametrize("then", [None, "entry", "flush"])
+@each("then", [None, "entry", "flush"])
 def test_a_claim_lists_a_healthy_log_once_and_reads_an_entry_once(then: str | None) -> None:
     """Unless somebody has flushed since it looked."""
     region = Region()
@@ -388,7 +387,7 @@ def test_a_creation_settles_doubtful_answers_by_nonces(
     assert region.rows() == {2: "b"}
 
 
-@pytest.mark.parametrize("collected", [False, True])
+@each("collected", [False, True])
 def test_a_creator_that_others_overtake_anywhere_loses_no_row(collected: bool) -> None:
     """Protocol rules 4, 8 and 11: others create or claim the region, write and flush, and version 1
     may have been collected when the creator comes to it."""
@@ -431,7 +430,7 @@ def _overtaken(nth: int, collected: bool) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("claimants", [2, 3, 8])
+@each("claimants", [2, 3, 8])
 def test_of_racing_claimants_one_writes_and_no_acknowledged_row_is_lost(claimants: int) -> None:
     """Protocol rules 3 to 5, and 11: creators race as well."""
     for round_ in range(max(4, ROUNDS // claimants)):

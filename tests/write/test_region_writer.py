@@ -18,6 +18,7 @@ from memwal_sql.errors import (
 )
 from memwal_sql.storage.wal.log import encode_entry, encode_fence
 from memwal_sql.write.region_writer import RegionWriter
+from tests.each import each
 from tests.model.faults import Kind
 from tests.model.waiting import eventually, reached
 from tests.write.harness import ENTRY_SCHEMA, ManualExecutor, Region, Rows, delete, seen, upsert
@@ -134,8 +135,8 @@ def test_an_entry_belongs_to_one_generation_and_replay_rebuilds_the_same_memtabl
     assert [(m.generation, m.rows) for m in again.memtables()] == before
 
 
-@pytest.mark.parametrize("durable", [True, False])
-@pytest.mark.parametrize("seed", range(8))
+@each("durable", [True, False])
+@each("seed", range(8))
 def test_replay_rebuilds_the_memtables_of_any_writes(seed: int, durable: bool) -> None:
     """Protocol rule 6, whatever waits for one entry when a MemTable is sealed."""
     rng = Random(seed)
@@ -375,9 +376,7 @@ def test_buffered_writes_are_seen_at_once_and_durable_after_flush_wal() -> None:
     assert len([e for e in region.entries() if not e.is_fence]) == 1
 
 
-@pytest.mark.parametrize(
-    ("options", "writes"), [({"wal_flush_writes": 2}, 2), ({"wal_flush_bytes": 40}, 3)]
-)
+@each("options, writes", [({"wal_flush_writes": 2}, 2), ({"wal_flush_bytes": 40}, 3)])
 def test_buffered_writes_reach_the_wal_by_size_and_count(
     options: dict[str, int], writes: int
 ) -> None:
@@ -440,7 +439,7 @@ def test_an_old_memtable_is_sealed_by_age() -> None:
     assert len(region.generations) == 1
 
 
-@pytest.mark.parametrize("durable", [True, False])
+@each("durable", [True, False])
 def test_a_memtable_is_sealed_by_the_number_of_its_entries(durable: bool) -> None:
     """Those of a replay count, too: who reads the region reads them all."""
     region = Region()

@@ -13,6 +13,7 @@ from memwal_sql.errors import BackPressureError, OutcomeUnknownError, WriterFail
 from memwal_sql.storage.objects.memory import MemoryStore
 from memwal_sql.write.back_pressure import MemoryBudget
 from memwal_sql.write.options import WriterOptions, default_unflushed_bytes
+from tests.each import each
 from tests.write.harness import Region, upsert
 from tests.write.hooked_store import Call, HookedStore
 from tests.write.tables import Table
@@ -173,9 +174,7 @@ def test_a_flush_counts_as_memory_twice(tmp_path: Path) -> None:
         assert writer._budget.used < 1_000
 
 
-@pytest.mark.parametrize(
-    ("memory", "expected"), [(1 << 28, 128), (1 << 30, 128), (3 << 29, 192), (1 << 35, 256)]
-)
+@each("memory, expected", [(1 << 28, 128), (1 << 30, 128), (3 << 29, 192), (1 << 35, 256)])
 def test_what_a_writer_holds_follows_the_memory_there_is(memory: int, expected: int) -> None:
     assert default_unflushed_bytes(memory) == expected << 20
     assert WriterOptions(max_unflushed_bytes=7).most_unflushed_bytes == 7

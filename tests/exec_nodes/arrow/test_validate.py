@@ -122,7 +122,7 @@ HIDING: dict[str, tuple[pa.Array, list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("case", HIDING)
+@each("case", HIDING)
 def test_what_nulls_hide_is_left_behind(case: str) -> None:
     """Lance 14 refuses to write a null over bytes that are no text."""
     array, values = HIDING[case]

@@ -93,7 +93,7 @@ def test_one_key_hashes_as_a_column_of_them_does(kind: str) -> None:
         assert hash_columns(sliced).tolist() == hash_columns(columns).tolist()[1:]
 
 
-@pytest.mark.parametrize("rows", [1, 100, 20_000, 300_000])
+@each("rows", [1, 100, 20_000, 300_000])
 def test_at_most_one_percent_of_absent_keys_hit(rows: int) -> None:
     hashes = hash_columns([pa.array(np.arange(rows))])
     bloom = BloomFilter.build(hashes)
@@ -104,7 +104,7 @@ def test_at_most_one_percent_of_absent_keys_hit(rows: int) -> None:
     assert [bloom.check_one(h) for h in absent[:500].tolist()] == bloom.check(absent[:500]).tolist()
 
 
-@pytest.mark.parametrize("length", [0, 31, 33])
+@each("length", [0, 31, 33])
 def test_a_truncated_file_is_named(length: int) -> None:
     with pytest.raises(RepairError, match=r"a_gen_1/bloom_filter\.bin"):
         BloomFilter(bytes(length), "a_gen_1/bloom_filter.bin")

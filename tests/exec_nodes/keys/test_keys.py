@@ -35,9 +35,7 @@ def test_every_key_type_has_distinct_plain_values(kind: str) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "kind", [pa.float64(), pa.list_(pa.int64()), pa.struct([("a", pa.int64())]), pa.null()]
-)
+@each("kind", [pa.float64(), pa.list_(pa.int64()), pa.struct([("a", pa.int64())]), pa.null()])
 def test_types_without_sound_equality_are_refused(kind: pa.DataType) -> None:
     with pytest.raises(InvalidCallError, match="'k'"):
         check_key_type(pa.field("k", kind))
@@ -122,7 +120,7 @@ def test_a_key_that_is_none_is_named(keys: Any, named: str) -> None:
         as_key_table(keys, SCHEMA, ["a"])
 
 
-@pytest.mark.parametrize("form", [list, pa.array, lambda keys: {"t": keys}])
+@each("form", [list, pa.array, lambda keys: {"t": keys}])
 def test_a_timestamp_key_is_never_cut_nor_moved_to_another_zone(form: Any) -> None:
     noon = datetime.datetime.fromisoformat("2020-01-01T12:00:00")
     seconds, zoned = (
@@ -138,7 +136,7 @@ def test_a_timestamp_key_is_never_cut_nor_moved_to_another_zone(form: Any) -> No
             as_key_table(form([moment]), schema, ["t"])
 
 
-@pytest.mark.parametrize("keys", [[1], [(1, "x", 2)], [(1,)], pa.array([1])])
+@each("keys", [[1], [(1, "x", 2)], [(1,)], pa.array([1])])
 def test_a_composite_key_needs_all_its_values(keys: Any) -> None:
     with pytest.raises(InvalidCallError):
         as_key_table(keys, SCHEMA, ["a", "b"])

@@ -17,6 +17,7 @@ import memwal_sql as mw
 from memwal_sql import create as opening
 from memwal_sql.maintain.checkpoint import checkpoints
 from memwal_sql.storage.objects.open import open_store
+from tests.each import each
 from tests.maintain.life import NOW, SCHEMA, collect, create, flush, kinds, merge_all, rows, values
 from tests.model.process import Process, as_another_process
 from tests.model.racing import contest
@@ -143,7 +144,7 @@ def test_a_checkpoint_without_its_base_version_is_an_error(tmp_path: Path) -> No
         mw.open_table(table.uri, checkpoint="c")
 
 
-@pytest.mark.parametrize("name", ["", "a/b", ".hidden", "ä", "x" * 101, None, 7])
+@each("name", ["", "a/b", ".hidden", "ä", "x" * 101, None, 7])
 def test_names_that_do_not_fit_are_refused(tmp_path: Path, name: Any) -> None:
     table = create(tmp_path)
     for call in (table.checkpoint, table.drop_checkpoint):
@@ -151,8 +152,8 @@ def test_names_that_do_not_fit_are_refused(tmp_path: Path, name: Any) -> None:
             call(name)
 
 
-@pytest.mark.parametrize(
-    ("expires", "message"),
+@each(
+    "expires, message",
     [
         (timedelta(0), "not in the future"),
         (datetime(2020, 1, 1, tzinfo=UTC), "not in the future"),
@@ -346,7 +347,7 @@ def _refusals() -> list[Callable[[str], Any]]:
     ]
 
 
-@pytest.mark.parametrize("call", _refusals())
+@each("call", _refusals())
 def test_only_one_way_into_the_past_may_be_named(
     tmp_path: Path, call: Callable[[str], Any]
 ) -> None:

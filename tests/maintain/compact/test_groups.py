@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-import pytest
-
 from memwal_sql.maintain.compact.groups import TARGET_BYTES, TARGET_ROWS, Fragment, groups_of
+from tests.each import each
 
 MERGED = 4000
 FULL = 2 * TARGET_ROWS
@@ -57,14 +56,14 @@ CASES: dict[str, tuple[list[Fragment], int | None, float, list[list[int]]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+@each("name", CASES)
 def test_groups(name: str) -> None:
     given, least, share, expected = CASES[name]
     found = groups_of(given, least, share)
     assert [[one.number for one in group] for group in found] == expected
 
 
-@pytest.mark.parametrize("share_of_new_keys", [0.0, 0.5, 1.0])
+@each("share_of_new_keys", [0.0, 0.5, 1.0])
 def test_a_stream_of_merges_leaves_few_fragments_and_writes_few_rows(
     share_of_new_keys: float,
 ) -> None:

@@ -6,7 +6,6 @@ from decimal import Decimal
 
 import datafusion
 import pyarrow as pa
-import pytest
 
 from planner.predicates.expr import Compare, Literal, Operand
 from planner.predicates.tuple_domain import key_equalities
@@ -99,14 +98,14 @@ def test_other_filters_are_no_key_equality(key: str, sql: str) -> None:
     assert key_equalities(SAID(sql), [key], SCHEMA) is None
 
 
-@pytest.mark.parametrize("cast", [pa.float64(), pa.int64(), pa.decimal128(22, 2)], ids=str)
+@each("cast", [pa.float64(), pa.int64(), pa.decimal128(22, 2)])
 def test_a_key_is_found_through_casts_that_keep_it(cast: pa.DataType) -> None:
     value = {"double": "3.0", "int64": 3}.get(str(cast), 300)
     condition = Compare(Operand("id", (cast,)), "=", Literal(cast, value))
     assert key_equalities([condition], ["id"], SCHEMA) == [(3,)]
 
 
-@pytest.mark.parametrize("text", ["3.5", "NaN", "inf", "9007199254740992.0", "9007199254740993.0"])
+@each("text", ["3.5", "NaN", "inf", "9007199254740992.0", "9007199254740993.0"])
 def test_a_double_that_is_no_key_or_several_is_no_key_equality(text: str) -> None:
     condition = Compare(Operand("big", (pa.float64(),)), "=", Literal(pa.float64(), text))
     assert key_equalities([condition], ["big"], SCHEMA) is None

@@ -194,7 +194,7 @@ def test_texts_that_a_few_characters_make_huge_are_refused(sql: str) -> None:
         check_expression(sql, 1)
 
 
-@pytest.mark.parametrize(
+@each(
     "sql",
     ["rpad(col0, 8, 'x')", "lpad(substr(col0, 1, 3), 4, '(,')", "repeat(col0, 3)", "left(col0, 5)"],
 )

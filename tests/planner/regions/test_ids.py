@@ -64,8 +64,8 @@ def identity(kind: str) -> RegionField:
     return replace(mw.identity("v"), result_type=kind)
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "expected"),
+@each(
+    "field, value, expected",
     [
         (mw.unsharded("u"), 0, "aa48498d-ac91-59e2-8452-69f46010ace2"),
         (BUCKETS, 0, "4a388480-a25b-59a8-b058-24217f980256"),

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 import memwal_sql as mw
 from planner.regions.check import validate
@@ -62,9 +61,7 @@ def test_pinned_regions_are_those_that_pruning_keeps(name: str, filters: str) ->
     assert {tuple(r.values.values()) for r in regions} & pinned >= kept
 
 
-@pytest.mark.parametrize(
-    "condition", ["id > 5", "val = 3", "id = 5", "id = 5 OR name = 'x'", "lower(name) = 'x'"]
-)
+@each("condition", ["id > 5", "val = 3", "id = 5", "id = 5 OR name = 'x'", "lower(name) = 'x'"])
 def test_filters_that_leave_a_source_column_open_pin_nothing(condition: str) -> None:
     spec = validate(spec_of(SPECS["two"], 1), SCHEMA, KEY)
     assert pinned_values(SAID(condition), spec, SCHEMA) is None

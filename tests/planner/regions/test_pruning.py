@@ -21,6 +21,7 @@ from planner.regions.field import RegionField
 from planner.regions.pruning import prune
 from planner.regions.spec import RegionSpec
 from planner.regions.text import spec_of
+from tests.each import each
 from tests.planner.predicates.said import Said
 
 SCHEMA = pa.schema(
@@ -180,7 +181,7 @@ def _conditions(name: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_no_simple_condition_prunes_a_region_with_a_matching_row(name: str) -> None:
     """Specification 1, "Region Pruning": every condition, over every field of its column."""
     columns = {
@@ -267,9 +268,7 @@ def _kept(
     return [r.values[name] for r in prune(SAID(sql), regions, [spec], SCHEMA) if r.values]
 
 
-@pytest.mark.parametrize(
-    ("field", "values", "sql", "expected"),
-    [
+@each("field, values, sql, expected", [
         (mw.identity("s"), ["a", "b", "c", None], "s = 'b'", ["b"]),
         (mw.identity("s"), ["a", "b", "c", None], "NOT (s = 'b')", ["a", "c"]),
         (mw.identity("s"), ["a", "b", "c", None], "s IS NULL", [None]),
@@ -306,16 +305,15 @@ def _kept(
         (mw.truncate("s", 2), ["a", "ab", "ac"], "s > 'ab'", ["ab", "ac"]),
         (mw.expression("col0 % 3", "id"), [0, 1, 2, None], "id IN (3, 4)", [0, 1]),
         (mw.expression("upper(col0)", "s"), ["A", "B"], "s = 'b'", ["B"]),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_obvious_regions_are_pruned(
     field: RegionField, values: list[object], sql: str, expected: list[object]
 ) -> None:
     assert _kept(field, values, sql) == expected
 
 
-@pytest.mark.parametrize(
-    ("field", "column", "sql"),
+@each(
+    "field, column, sql",
     [
         (mw.bucket("id", 16), "id", "id = 7"),
         (mw.bucket("s", 16), "s", "s = 'a'"),
@@ -358,9 +356,8 @@ def test_two_fields_prune_together() -> None:
     assert len(kept) == 2 and {region.name[0] for region in kept} == {"x", "y"}
 
 
-@pytest.mark.parametrize(
-    "sql",
-    ["random() < 0.5", "s ~ 'a'", "id * 2 = big", "CAST(s AS INTEGER) = 1", "lower(s) = 'a'"],
+@each(
+    "sql", ["random() < 0.5", "s ~ 'a'", "id * 2 = big", "CAST(s AS INTEGER) = 1", "lower(s) = 'a'"]
 )
 def test_an_unknown_condition_keeps_every_region(sql: str) -> None:
     assert _kept(mw.bucket("id", 4), [0, 1, 2, 3, None], sql) == [0, 1, 2, 3, None]

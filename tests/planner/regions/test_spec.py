@@ -144,7 +144,7 @@ def test_texts_are_truncated_by_characters() -> None:
     assert values(mw.truncate("c", 2), column.cast(pa.large_string())) == ["é😀", "a", "", None]
 
 
-@pytest.mark.parametrize(
+@each(
     "field",
     [
         mw.identity("c"),

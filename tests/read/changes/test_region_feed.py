@@ -23,6 +23,7 @@ from memwal_sql.storage.generation.write import write_generation
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.region.versions import RegionManifests
 from memwal_sql.storage.wal.log import Wal, encode_entry, encode_fence
+from tests.each import each
 from tests.model.process import as_another_process, forget_writers
 from tests.model.writing import flush_rows, upsert_rows
 
@@ -425,8 +426,8 @@ def test_columns_added_later_are_null_in_earlier_entries(table: Any) -> None:
     assert again.changes().read_all()["extra"].to_pylist() == [None]
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@each(
+    "call, message",
     [
         (lambda t: t.changes(after=-1), "-1 is not a place in the change feed"),
         (lambda t: t.changes(after="3"), "'3' is not a place"),

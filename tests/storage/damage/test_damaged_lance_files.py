@@ -23,6 +23,7 @@ from memwal_sql.cli.app import app
 from memwal_sql.cli.exit_codes import ExitCode
 from memwal_sql.errors import CorruptFileError, StoreUnavailableError
 from memwal_sql.maintain.merge import rows as generation_rows
+from tests.each import each
 from tests.model.merging import manifests
 from tests.model.process import as_another_process
 from tests.model.small_rows import make_rows, texts_of
@@ -174,7 +175,7 @@ def test_a_damaged_manifest_of_the_base_table_is_typed(table: Any, uri: str, how
         texts_of(opened)
 
 
-@pytest.mark.parametrize("how", DAMAGES)
+@each("how", DAMAGES)
 def test_a_damaged_index_of_the_base_table_is_named_and_can_be_dropped(
     table: Any, uri: str, how: str
 ) -> None:
@@ -189,7 +190,7 @@ def test_a_damaged_index_of_the_base_table_is_named_and_can_be_dropped(
         assert texts_of(mw.open_table(uri)) == before
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "LanceError(IO): Generic S3 error: Error performing GET: HTTP error, object_store.rs:1:2",
@@ -201,7 +202,7 @@ def test_a_store_out_of_reach_is_no_damage(text: str) -> None:
         raise ValueError(text)
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "External error: Lance reader producer terminated before end of stream",

@@ -51,7 +51,7 @@ def error_of(call: str, uri: str, options: dict[str, str]) -> MemWalError:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("call", ["open", "create", "enable"])
+@each("call", ["open", "create", "enable"])
 def test_a_bucket_that_is_absent_is_a_wrong_call(server: dict[str, str], call: str) -> None:
     """It was told as a store that is out of reach: try later."""
     error = error_of(call, "s3://absent/t", server)
@@ -76,14 +76,14 @@ def test_every_operation_tells_an_absent_bucket(server: dict[str, str]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("call", ["open", "create"])
+@each("call", ["open", "create"])
 def test_an_endpoint_without_tls_names_the_option(server: dict[str, str], call: str) -> None:
     options = {key: value for key, value in server.items() if key != "allow_http"}
     error = error_of(call, "s3://there/t", options)
     assert isinstance(error, InvalidCallError) and 'allow_http="true"' in str(error)
 
 
-@pytest.mark.parametrize("call", ["open", "create", "enable"])
+@each("call", ["open", "create", "enable"])
 def test_a_server_that_is_gone_is_to_be_tried_again(server: dict[str, str], call: str) -> None:
     options = {**server, "aws_endpoint": "http://127.0.0.1:9"}
     error = error_of(call, "s3://there/t", options)

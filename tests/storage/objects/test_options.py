@@ -81,7 +81,7 @@ def test_no_spelling_and_no_value_of_an_option_is_more_than_a_bad_call(
     assert "panicked" not in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("scheme", OWN)
+@each("scheme", OWN)
 def test_a_setting_of_the_client_is_the_same_in_every_spelling(scheme: str) -> None:
     spellings = ("allow_http", "ALLOW_HTTP", f"{PREFIXES[scheme]}allow_http")
     for spelt in (*spellings, f"{PREFIXES[scheme]}Allow_Http".title()):
@@ -142,7 +142,7 @@ def server() -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("spelling", ["upper", "bare", "s3_endpoint"])
+@each("spelling", ["upper", "bare", "s3_endpoint"])
 def test_lance_and_our_own_files_take_the_same_spellings(
     server: dict[str, str], spelling: str
 ) -> None:

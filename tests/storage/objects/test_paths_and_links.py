@@ -14,6 +14,7 @@ from memwal_sql.storage.objects.commit_log import SqliteCommitLog
 from memwal_sql.storage.objects.local_folders import MOST_LEVELS, refuse_links_below
 from memwal_sql.storage.objects.open import ObjectStore, open_store
 from memwal_sql.storage.objects.two_phase import TwoPhaseStore
+from tests.each import each
 from tests.model.folder_state import folder_state
 
 READS: dict[str, Callable[[ObjectStore, str], object]] = {
@@ -51,7 +52,7 @@ ODD = (
 )
 
 
-@pytest.mark.parametrize("kind", ["local", "memory", "remote", "two phases"])
+@each("kind", ["local", "memory", "remote", "two phases"])
 def test_an_odd_path_is_refused_by_every_operation_of_every_store(
     tmp_path: Path, kind: str
 ) -> None:

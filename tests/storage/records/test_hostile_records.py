@@ -147,7 +147,7 @@ RECORDS: dict[str, tuple[Callable[[ObjectStore], object], Callable[[ObjectStore]
 }
 
 
-@pytest.mark.parametrize("name", RECORDS)
+@each("name", RECORDS)
 def test_no_field_of_a_record_can_do_more_than_be_refused(name: str) -> None:
     make, read = RECORDS[name]
     made = MemoryStore("memory://t")
@@ -313,7 +313,7 @@ def test_no_field_of_the_index_details_can_do_more_than_be_refused() -> None:
     assert refused > 5
 
 
-@pytest.mark.parametrize(
+@each(
     "flushed",
     [
         FlushedGeneration(1, "../../x_gen_1"),
@@ -329,7 +329,7 @@ def test_a_region_snapshot_names_no_folder_but_generations(flushed: FlushedGener
         decode_regions(data, [], "the file", "the remedy")
 
 
-@pytest.mark.parametrize("name", ["version", "writer_epoch", "replay_after_wal_entry_position"])
+@each("name", ["version", "writer_epoch", "replay_after_wal_entry_position"])
 def test_a_region_snapshot_has_numbers_that_can_be_added_to(name: str) -> None:
     changed: dict[str, Any] = {name: 2**64 - 1}
     data = encode_regions([RegionManifest(REGION, **changed)], [])

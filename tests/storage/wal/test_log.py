@@ -23,6 +23,7 @@ from memwal_sql.errors import (
 from memwal_sql.storage.objects.open import ObjectStore, open_store
 from memwal_sql.storage.wal.entry import entry_schema
 from memwal_sql.storage.wal.log import Wal, WalEntry, decode_entry, encode_entry, encode_fence
+from tests.each import each
 from tests.model.faults import Fault, FaultyStore, Kind
 from tests.model.racing import race
 
@@ -92,14 +93,13 @@ def test_native_entries_without_a_generation_are_rows() -> None:
     assert entry.batch is not None and entry.batch["id"].to_pylist() == [0, 1, 0]
 
 
-@pytest.mark.parametrize(
-    ("fields", "metadata"),
+@each(
+    "fields, metadata",
     [
         ([], {}),
         (COLUMNS, {b"fence_sentinel": b"true"}),
         (COLUMNS, {b"fence_sentinel": b"true", b"generation": b"1"}),
     ],
-    ids=["nothing", "a fence with columns", "a fence with columns and generation"],
 )
 def test_what_is_neither_rows_nor_a_fence_is_damage(fields: Any, metadata: Any) -> None:
     sink = pa.BufferOutputStream()
@@ -117,7 +117,7 @@ def test_dictionary_columns_are_kept() -> None:
     assert entry.nonce is not None
 
 
-@pytest.mark.parametrize("data", [ENTRY, FENCE, native_entry()], ids=["rows", "fence", "native"])
+@each("data", [ENTRY, FENCE, native_entry()])
 def test_every_truncation_is_a_torn_entry(data: bytes) -> None:
     """Protocol rule 9."""
     for length in range(len(data)):

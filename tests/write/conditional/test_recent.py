@@ -3,9 +3,9 @@
 from random import Random
 
 import pyarrow as pa
-import pytest
 
 from memwal_sql.write.conditional.recent import Cut, RecentWrites
+from tests.each import each
 
 KEYS = range(8)
 
@@ -14,7 +14,7 @@ def write(keys: list[int]) -> pa.RecordBatch:
     return pa.record_batch({"id": pa.array(keys, pa.int64()), "n": pa.array(keys, pa.int64())})
 
 
-@pytest.mark.parametrize("seed", range(10))
+@each("seed", range(10))
 def test_each_cut_has_what_was_written_after_it(seed: int) -> None:
     random, recent = Random(seed), RecentWrites(["id"])
     writes: list[list[int]] = []

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from tests.each import each
 
 SCHEMA = pa.schema(
     [
@@ -203,8 +204,8 @@ def upsert(rows: list[Row] | None = None, **options: Any) -> Call:
     return lambda writer: writer.upsert(ROWS[:1] if rows is None else rows, **options)
 
 
-@pytest.mark.parametrize(
-    ("call", "text"),
+@each(
+    "call, text",
     [
         (upsert(when="t.nn > 1"), "t.nn > 1"),
         (upsert(when="t.n"), "non-boolean"),

@@ -78,7 +78,7 @@ def test_anything_arrow_becomes_a_batch_of_the_table(data: Any) -> None:
     assert batch["score"].null_count == 2 and batch["score"].type == pa.float32()
 
 
-@pytest.mark.parametrize("data", [[], {}, TABLE.slice(0, 0), pa.table({"id": [], "kind": []})])
+@each("data", [[], {}, TABLE.slice(0, 0), pa.table({"id": [], "kind": []})])
 def test_no_rows_are_fine(data: Any) -> None:
     assert NORMALISER.upserts(data, "null").num_rows == 0
 

@@ -16,6 +16,7 @@ from exec_nodes.arrow.row_stream import RowStream, opened
 from memwal_sql.errors import BackPressureError, InvalidCallError
 from memwal_sql.write.ingest.pieces import Pieces, cut, normalised, rows_bytes
 from planner.regions.factories import bucket
+from tests.each import each
 from tests.write.hooked_store import Call, HookedStore
 from tests.write.tables import Table
 
@@ -105,7 +106,7 @@ def test_rows_of_later_pieces_replace_those_of_earlier_ones(form: str, tmp_path:
     assert table.values() == {i: str(ROWS - 100 + i) for i in range(100)}
 
 
-@pytest.mark.parametrize("form", IN_MEMORY)
+@each("form", IN_MEMORY)
 def test_rows_in_memory_are_refused_as_a_whole(form: str, tmp_path: Path) -> None:
     table, rows = Table(tmp_path), given().to_pydict()
     rows["id"][777] = None

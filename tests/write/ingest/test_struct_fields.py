@@ -118,7 +118,7 @@ def test_whole_structs_and_nulls_are_taken(kind: str, form: str) -> None:
         assert normaliser.upserts(data)["st"].to_pylist() == [None]
 
 
-@pytest.mark.parametrize("form", [list, pd.DataFrame])
+@each("form", [list, pd.DataFrame])
 def test_the_row_that_lacks_a_field_is_named(form: Callable[[Any], Any]) -> None:
     """Arrow and pandas give structs the fields of all rows."""
     normaliser = Normaliser(schema_of(PLACE), ("id",))
@@ -161,7 +161,7 @@ def structs() -> pa.Array:
     )
 
 
-@pytest.mark.parametrize("start", [0, 1, 2])
+@each("start", [0, 1, 2])
 def test_children_are_null_where_their_struct_is(start: int) -> None:
     given = structs().slice(start)
     found = with_null_children(given)

@@ -11,6 +11,7 @@ import pytest
 from lance import query as lance_query
 
 from exec_nodes.text.query.tree import Boolean, Boost, Match, Operator, Phrase
+from tests.each import each
 from tests.exec_nodes.text.searching import Source, search, sources_of
 from tests.exec_nodes.text.trees import COLUMNS, random_combined, random_query, random_text
 from tests.model.ranking import TOLERANCE, LanceRanking, Ranking, check_ranking
@@ -57,8 +58,8 @@ def random_sources(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("analyzer", ANALYZERS.values(), ids=ANALYZERS)
-@pytest.mark.parametrize("rows", [0, 1, 5, 60, 200])
+@each("analyzer", ANALYZERS.values())
+@each("rows", [0, 1, 5, 60, 200])
 def test_random_queries_find_the_rows_and_scores_of_one_lance_index(
     analyzer: dict[str, Any], rows: int
 ) -> None:
@@ -84,7 +85,7 @@ def test_random_combined_fields_queries_find_the_rows_and_scores_of_lance() -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("k", [0, 1, 3, 10, 1000])
+@each("k", [0, 1, 3, 10, 1000])
 def test_a_limit_gives_the_first_rows_of_the_whole_result(k: int) -> None:
     rng = Random(f"limit {k}")
     sources, _ = random_sources(rng, SIMPLE, 300)
@@ -104,7 +105,7 @@ def test_a_phrase_with_a_limit_reads_few_texts(monkeypatch: pytest.MonkeyPatch) 
     assert sum(read) <= 100
 
 
-@pytest.mark.parametrize("k", [1, 5, 20])
+@each("k", [1, 5, 20])
 def test_the_best_rows_of_a_phrase_are_found_behind_many_that_lack_it(k: int) -> None:
     """The shortest texts score best and hold the words in another order."""
     texts = ["ahead write"] * 500 + ["write ahead" + " log" * (n % 7 + 1) for n in range(30)]
@@ -192,7 +193,7 @@ def test_automatic_fuzziness_goes_by_the_length_of_a_word() -> None:
     assert rows == {"ab": [0], "abc": [0, 1, 2, 3], "abcdef": [4, 5]}
 
 
-@pytest.mark.parametrize("text", ["", "   ", "the of a", "...!?", "\N{ZERO WIDTH SPACE}"])
+@each("text", ["", "   ", "the of a", "...!?", "\N{ZERO WIDTH SPACE}"])
 def test_a_query_without_tokens_finds_nothing(text: str) -> None:
     texts = ["write ahead log", "the of a", "", None]
     everything = Match("write", "body")
