@@ -106,12 +106,12 @@ def plan_point_lookup(
     output = pa.schema([schema.field(name) for name in query.columns])
     inputs = [name for condition in residual for name in condition.columns]
     fetched = pa.schema([schema.field(n) for n in dict.fromkeys([*query.columns, *inputs])])
-    lookups = [_one_key(KeyBatch(keys.slice(i, 1)), snapshot, fetched) for i in range(len(keys))]
+    lookups = [_lookup(KeyBatch(keys.slice(i, 1)), snapshot, fetched) for i in range(len(keys))]
     node = lookups[0] if len(lookups) == 1 else UnionExec(tuple(lookups), 1)
     return FilterExec(node, tuple(residual), output) if residual else node
 
 
-def _one_key(key: KeyBatch, snapshot: Snapshot, output: pa.Schema) -> Node:
+def _lookup(key: KeyBatch, snapshot: Snapshot, output: pa.Schema) -> Node:
     condition = _condition(key)
 
     def lookup(source: Source) -> Node:

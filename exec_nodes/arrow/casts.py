@@ -211,7 +211,7 @@ def _change(values: list[Any], kind: pa.DataType) -> _Change | None:
         changes = (_change([row.get(f.name) for row in rows], f.type) for f in kind)
         return next((change for change in changes if change), None)
     if pa.types.is_map(kind):
-        maps = (v.items() if isinstance(v, Mapping) else v for v in values if _is_there(v))
+        maps = (v.items() if isinstance(v, Mapping) else v for v in values if _is_present(v))
         pairs = list(chain.from_iterable(maps))
         return _change([k for k, _ in pairs], kind.key_type) or _change(
             [v for _, v in pairs], kind.item_type
@@ -293,7 +293,7 @@ def _cut_second(values: list[Any], kind: pa.DataType) -> _Change | None:
     if unit == "us":
         return None
     # Arrow takes numpy's values in the column's unit only.
-    moments = [v for v in values if not isinstance(v, np.generic) and _is_there(v)]
+    moments = [v for v in values if not isinstance(v, np.generic) and _is_present(v)]
     fine = pa.array(moments, _in_microseconds(kind), from_pandas=True)
     cut = pa.array(moments, kind, from_pandas=True).cast(fine.type)
     if cut.equals(fine):
@@ -307,7 +307,7 @@ def _in_microseconds(kind: pa.DataType) -> pa.DataType:
     return pa.duration("us") if pa.types.is_duration(kind) else pa.time64("us")
 
 
-def _is_there(value: Any) -> bool:
+def _is_present(value: Any) -> bool:
     return value is not None and not (isinstance(value, float) and value != value)
 
 

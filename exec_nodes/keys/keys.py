@@ -260,8 +260,8 @@ def _of_rows(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
 def _of_values(keys: Any, schema: pa.Schema) -> pa.Table:
     composite = len(schema) > 1
     single = isinstance(keys, str | bytes) or not isinstance(keys, Iterable)
-    one_tuple = isinstance(keys, tuple) and not all(isinstance(key, tuple | list) for key in keys)
-    if single or (composite and one_tuple):
+    is_tuple = isinstance(keys, tuple) and not all(isinstance(key, tuple | list) for key in keys)
+    if single or (composite and is_tuple):
         keys = [keys]
     rows = list(keys)
     if not composite:

@@ -53,12 +53,10 @@ class WrittenTable(TableHandle):
             options: the fields of `WriterOptions`, such as `durable=True, indexed=True`.
         """
         self._check_present("write")
-        options_known = WriterOptions.__dataclass_fields__
-        unknown = sorted(set(options) - set(options_known))
+        fields = WriterOptions.__dataclass_fields__
+        unknown = sorted(set(options) - set(fields))
         if unknown:
-            raise InvalidCallError(
-                f"unknown writer options {unknown}; there are {sorted(options_known)}"
-            )
+            raise InvalidCallError(f"unknown writer options {unknown}; there are {sorted(fields)}")
         base = self._tracker.verified()
         return self._open_writer(base, region=region, options=WriterOptions(**options))
 

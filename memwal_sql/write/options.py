@@ -15,7 +15,7 @@ _MIB = 1 << 20
 # An array of Arrow's texts has 32-bit offsets.
 _MOST_BYTES = (1 << 31) - 1
 _LEAST_UNFLUSHED, _MOST_UNFLUSHED = 128 * _MIB, 256 * _MIB
-_OF_ONE_ARRAY = ("memtable_bytes", "wal_flush_bytes")
+_ARRAY_SIZES = ("memtable_bytes", "wal_flush_bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class WriterOptions:
             value = getattr(self, field.name)
             if field.type == "bool":
                 fits, needed = isinstance(value, bool), "True or False"
-            elif field.name in _OF_ONE_ARRAY:
+            elif field.name in _ARRAY_SIZES:
                 fits = is_whole(value, least=1) and value <= _MOST_BYTES
                 needed = f"a whole number of bytes, from 1 to {_MOST_BYTES}: an array holds no more"
             elif field.type in ("int", "int | None"):

@@ -19,7 +19,7 @@ from lance.lance import _ObjectStoreRegistry  # type: ignore[attr-defined]
 from exec_nodes.base.thresholds import Thresholds
 
 
-class SessionLooks(Thresholds):
+class SessionChecks(Thresholds):
     """Versions from one look at the session to the next. As Lance looks at all that it holds, a
     look takes a millisecond for 30 MB; and in that many versions queries have read what they need.
     """
@@ -56,12 +56,12 @@ class BaseSession:
     def replaced(self) -> None:
         """Note that a newer version was opened. Its predecessors keep the session they have."""
         self._versions += 1
-        if self._versions % SessionLooks.versions:
+        if self._versions % SessionChecks.versions:
             return
         size = self._session.size_bytes()
         if self._needed is None:
             self._needed = size
-        elif size > 2 * self._needed + SessionLooks.left_behind_bytes:
+        elif size > 2 * self._needed + SessionChecks.left_behind_bytes:
             self._session, self._needed = new_session(), None
 
 

@@ -22,14 +22,14 @@ class CacheSettings:
         self._cache: DiskCache | None = None
         self._folder: str | os.PathLike[str] | None = None
         self._most: int | str | None = None
-        self._is_known = False
+        self._is_configured = False
 
     def get(self) -> DiskCache | None:
         """The cache of this process; None without a folder or with a bound of 0.
 
         Raises InvalidCallError for an environment that can't be meant.
         """
-        if not self._is_known and os.environ.get(_FOLDER):
+        if not self._is_configured and os.environ.get(_FOLDER):
             self.set(None, None)
         return self._cache
 
@@ -49,7 +49,7 @@ class CacheSettings:
         check_owner(own)
         self._cache = DiskCache(own, room) if room else None
         self._folder, self._most = folder or self._folder, bound
-        self._is_known = True
+        self._is_configured = True
 
 
 def _bytes(most: int | str) -> int:

@@ -142,7 +142,7 @@ class LocalStore:
                 full = os.path.dirname(full)
                 above.append(full)
             # File systems join what is synced at the same time into one commit of their journal.
-            map_in_threads(_sync_if_there, below, _PARALLEL_SYNCS)
+            map_in_threads(_sync_existing, below, _PARALLEL_SYNCS)
             map_in_threads(sync_path, above if folder else _parents(self._root), _PARALLEL_SYNCS)
 
     def refuse_links(self, folders: Sequence[str] = ()) -> None:
@@ -295,7 +295,7 @@ def _parents(folder: str) -> Iterator[str]:
         folder = above
 
 
-def _sync_if_there(path: str) -> None:
+def _sync_existing(path: str) -> None:
     """Files that others collect meanwhile are passed over; links, pipes and devices are not
     ours."""
     with contextlib.suppress(FileNotFoundError):

@@ -20,7 +20,7 @@ from memwal_sql.storage.objects.whole_file import sync_path
 # Nothing of ours or Lance's is half as deep, and each level is an open file.
 MOST_LEVELS = 32
 # Some 20,000 regions' folders in 10 MB; folders that were forgotten are synced once more.
-_MOST_KNOWN = 1 << 16
+_MOST_FOLDERS = 1 << 16
 
 # Linux's FS_IOC_GETVERSION.
 _GET_VERSION = 0x80087601
@@ -135,7 +135,7 @@ def _step(
     identity = _identity(inner)
     if durable.get(shown) != identity:
         os.fsync(folder)
-        if len(durable) >= _MOST_KNOWN:
+        if len(durable) >= _MOST_FOLDERS:
             durable.clear()
         durable[shown] = identity
     return inner

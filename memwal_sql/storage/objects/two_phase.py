@@ -209,15 +209,15 @@ class TwoPhaseStore:
         self._inner.put(commit.path, data)
         self._inner.sync(commit.path)
         committed = replace(commit, state=CommitState.COMMITTED)
-        is_there = True
+        is_recorded = True
         if not self._log.swap(commit.path, commit, committed):
             now = self._log.read(commit.path)
-            is_there = now is not None
+            is_recorded = now is not None
             if now is None or now.state is CommitState.DELETING:
                 # Finished by somebody else and deleted since: this copy came too late.
                 self._inner.delete([commit.path])
         self._inner.delete([commit.source])
-        return is_there
+        return is_recorded
 
     def _delete(self, commit: Commit) -> None:
         deleting = replace(commit, state=CommitState.DELETING)

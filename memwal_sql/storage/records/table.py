@@ -111,10 +111,10 @@ class Records:
         must be there, or none that is newer. Raises `OutcomeUnknownError` when what happened could
         not be found out.
         """
-        record_there = self.create(version, content)
+        existing = self.create(version, content)
         try:
-            if record_there is not None or (version > 1 and self.exists(version - 1)):
-                return record_there
+            if existing is not None or (version > 1 and self.exists(version - 1)):
+                return existing
             versions = self.versions()
         except StoreUnavailableError as error:
             raise OutcomeUnknownError(

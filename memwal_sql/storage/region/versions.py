@@ -222,7 +222,7 @@ class RegionManifests:
         with unbounded():  # what was written is to be known to count, or not
             exists = beside(
                 self.remote,
-                lambda: self._still_there(old.version, path),
+                lambda: self._is_still_stored(old.version, path),
                 lambda: self._write_hint(new.version),
             )
             if not exists:
@@ -263,7 +263,7 @@ class RegionManifests:
             latest,
         )
 
-    def _still_there(self, version: int, written: str) -> bool:
+    def _is_still_stored(self, version: int, written: str) -> bool:
         try:
             return self.exists(version)
         except StoreUnavailableError as error:

@@ -154,7 +154,7 @@ def decode_entry(position: int, data: bytes, path: str) -> WalEntry:
             position=position,
             writer_epoch=epoch,
             generation=generation,
-            batch=None if is_fence else _one_batch(schema, rows),
+            batch=None if is_fence else _single_batch(schema, rows),
             nonce=nonce,
             batch_id=batch_ids[0] if batch_ids else None,
             skipped=skipped,
@@ -169,7 +169,7 @@ def _number(text: bytes) -> int:
     return number
 
 
-def _one_batch(schema: pa.Schema, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _single_batch(schema: pa.Schema, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0].replace_schema_metadata(None)
     rows = pa.Table.from_batches([batch.replace_schema_metadata(None) for batch in batches], schema)

@@ -152,12 +152,12 @@ class Wal:
         """How entries of a schema are read; most have that of the entry before."""
         by_id = self._by_id
         if by_id is None or not by_id.stored.equals(stored, check_metadata=True):
-            _check_known(stored, columns)
+            _check_columns(stored, columns)
             self._by_id = by_id = ByFieldId(stored, columns)
         return by_id
 
 
-def _check_known(stored: pa.Schema, columns: pa.Schema) -> None:
+def _check_columns(stored: pa.Schema, columns: pa.Schema) -> None:
     """Refuse columns that no table has had: what they mean for the rows is not known here.
 
     A column that was dropped since has its field id.

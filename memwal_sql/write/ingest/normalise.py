@@ -92,7 +92,7 @@ class Normaliser:
         self._check_key(names)
         arrays = []
         for name, column in zip(names, rows.columns, strict=True):
-            array = _one_chunk(validated(exact_cast(column, self._schema.field(name)), name))
+            array = _single_chunk(validated(exact_cast(column, self._schema.field(name)), name))
             if name in self._primary_key:
                 self._check_null(array, name)
             arrays.append(array)
@@ -114,7 +114,7 @@ class Normaliser:
     def _columns(self, table: pa.Table, missing: str) -> list[pa.Array]:
         fits = table.schema.equals(self._schema)
         fitted = self._validated(table.columns) if fits else self._fit(table, missing)
-        return [_one_chunk(column) for column in fitted]
+        return [_single_chunk(column) for column in fitted]
 
     def _checked(self, columns: list[pa.Array]) -> pa.RecordBatch:
         for name, position in self._required.items():
@@ -144,7 +144,7 @@ class Normaliser:
             else:
                 columns.append(_placeholders(field.type, table.num_rows))
         key_table = pa.Table.from_arrays(columns, schema=self._schema)
-        return self._batch([_one_chunk(column) for column in key_table.columns], tombstone=True)
+        return self._batch([_single_chunk(column) for column in key_table.columns], tombstone=True)
 
     def _table(self, data: Any, missing: str) -> pa.Table:
         rows = input_rows(data)
@@ -251,7 +251,7 @@ class Normaliser:
         return pa.RecordBatch.from_arrays([*columns, marks], schema=self._target)
 
 
-def _one_chunk(column: Column) -> pa.Array:
+def _single_chunk(column: Column) -> pa.Array:
     if isinstance(column, pa.Array):
         return column
     if column.num_chunks == 1:

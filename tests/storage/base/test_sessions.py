@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.storage.base.sessions import BaseSession, SessionLooks, new_session
+from memwal_sql.storage.base.sessions import BaseSession, SessionChecks, new_session
 
 MEGABYTE = 1024 * 1024
 
@@ -25,7 +25,7 @@ class FakeSession:
         return self.held
 
 
-def replace_versions(base: BaseSession, count: int = SessionLooks.versions) -> None:
+def replace_versions(base: BaseSession, count: int = SessionChecks.versions) -> None:
     for _ in range(count):
         base.replaced()
 
@@ -38,7 +38,7 @@ def test_a_new_session_begins_when_most_of_what_one_holds_is_of_versions_that_ar
     replace_versions(base)
     assert base.session is first
     first.held = 85 * MEGABYTE
-    replace_versions(base, SessionLooks.versions - 1)
+    replace_versions(base, SessionChecks.versions - 1)
     assert base.session is first
     base.replaced()
     assert base.session is not first
@@ -51,7 +51,7 @@ def test_the_index_of_a_large_table_is_kept() -> None:
     base = BaseSession(large)
     replace_versions(base)
     large.held = 8000 * MEGABYTE
-    replace_versions(base, 10 * SessionLooks.versions)
+    replace_versions(base, 10 * SessionChecks.versions)
     assert base.session is large
 
 
@@ -61,7 +61,7 @@ def test_a_session_after_another_is_measured_by_its_own_first_versions() -> None
     base.session.held = 65 * MEGABYTE
     replace_versions(base)
     second = base.session
-    replace_versions(base, 3 * SessionLooks.versions)
+    replace_versions(base, 3 * SessionChecks.versions)
     assert base.session is second
 
 
@@ -69,7 +69,7 @@ def test_a_session_after_another_is_measured_by_its_own_first_versions() -> None
 def test_versions_that_are_found_later_are_read_in_the_new_session(
     tmp_path: Path, within: Any
 ) -> None:
-    within(SessionLooks.set(versions=1, left_behind_bytes=0))
+    within(SessionChecks.set(versions=1, left_behind_bytes=0))
     schema = pa.schema({"id": pa.int64(), "v": pa.list_(pa.float32(), 4)})
     table = mw.create_table(tmp_path / "t", schema, "id")
     vectors = pa.array(
