@@ -31,7 +31,7 @@ from tests.model.process import as_another_process, forget_writers
 from tests.write.hooked_store import Call, HookedStore
 
 SOAK = int(os.environ.get("MEMWAL_SOAK", "1")) > 1
-LAST_REQUESTS = 4
+LAST_REQUESTS = 2
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("n", pa.int64()), ("s", pa.string())])
 STRICT = pa.field("m", pa.int64(), nullable=False)
 State = Any

@@ -19,8 +19,8 @@ from tests.model.resident import another_store
 from tests.search.text_history import TextHistory, globally, locally
 from tests.search.vector_tables import DIMENSION, Vector, VectorTable, below
 
-STEPS, KEYS = 24, 60
 SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
+STEPS, KEYS = 24 if SOAK > 1 else 12, 60
 KINDS = {
     "float16": pa.float16(),
     "float32": pa.float32(),
@@ -166,7 +166,7 @@ def test_a_search_finds_what_one_index_over_the_live_rows_does(
     number: int, analyzer: str, tmp_path: Path
 ) -> None:
     seed = f"texts {analyzer} {number}"
-    Checked(seed, str(tmp_path / "table"), ANALYZERS[analyzer], globally).run(25)
+    Checked(seed, str(tmp_path / "table"), ANALYZERS[analyzer], globally).run(STEPS)
 
 
 @pytest.mark.parametrize("number", range(3))
