@@ -138,29 +138,36 @@ def test_a_pipe_or_a_device_is_written_into(table: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        *("/dev/stdout", "/proc/self/fd/1", "/proc/../dev/fd/1", "devices/stdout"),
-    ],
+    "name", ["/dev/stdout", "/proc/self/fd/1", "/proc/../dev/fd/1", "devices/stdout"]
 )
 def test_what_is_open_already_is_written_into(tmp_path: Path, name: str) -> None:
     """`/dev/stdout` is a link, to a file where it is redirected."""
-    code = (
-        "import sys; from pathlib import Path\n"
-        "from memwal_sql.cli.replace_file import replaced_file\n"
-        "with replaced_file(Path(sys.argv[1])) as sink: sink.write(b'x')"
-    )
-    log = tmp_path / "log"
+    log, before = tmp_path / "log", os.dup(1)
     (tmp_path / "devices").symlink_to("/dev")
-    name = name.replace("devices", str(tmp_path / "devices"))
-    for mode, found in (("wb", b"x"), ("ab", b"xx")):
-        with log.open(mode) as stdout:
-            subprocess.run([sys.executable, "-c", code, name], stdout=stdout, check=True)
-        assert log.read_bytes() == found
+    place = Path(name.replace("devices", str(tmp_path / "devices")))
+
+    def write(stdout: int) -> None:
+        os.dup2(stdout, 1)
+        try:
+            with replaced_file(place) as sink:
+                sink.write(b"x")
+        finally:
+            os.dup2(before, 1)
+
+    try:
+        for mode, content in (("wb", b"x"), ("ab", b"xx")):
+            with log.open(mode) as stdout:
+                write(stdout.fileno())
+            assert log.read_bytes() == content
+        reader, writer = os.pipe()
+        write(writer)
+        os.close(writer)
+        assert os.read(reader, 100) == b"x"
+        os.close(reader)
+    finally:
+        os.close(before)
     assert Path("/dev/stdout").is_symlink()
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["devices", "log"]
-    piped = subprocess.run([sys.executable, "-c", code, name], capture_output=True, check=True)
-    assert piped.stdout == b"x"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["devices", "log"]
 
 
 MEMWAL = (sys.executable, "-m", "memwal_sql")
