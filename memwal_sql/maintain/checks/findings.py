@@ -3,36 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 
 import pyarrow as pa
 
+from exec_nodes.lance.errors import is_panic
+
 FINDINGS = pa.schema(
     [
-        pa.field("severity", pa.string(), nullable=False),
-        pa.field("check", pa.string(), nullable=False),
-        pa.field("what", pa.string(), nullable=False),
-        pa.field("where", pa.string(), nullable=False),
-        pa.field("remedy", pa.string(), nullable=False),
+        pa.field(name, pa.string(), nullable=False)
+        for name in ("severity", "check", "what", "where", "remedy")
     ]
 )
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's message, as those of Lance go on with backtraces."""
-    return next(iter(str(error).splitlines()), type(error).__name__)
-
-
-def lacking_in(first: int, end: int, present: Iterable[int]) -> str:
-    """The numbers from `first` up to `end`, exclusive, that are not `present`, as text; "" where
-    all are. However far apart the two are, it takes no longer than what is there."""
-    runs, start = [], first
-    for number in (*sorted({one for one in present if first <= one < end}), end):
-        if number > start:
-            runs.append(f"{start}" if number == start + 1 else f"{start} to {number - 1}")
-        start = number + 1
-    return ", ".join(runs)
+FROM_A_COPY = "restore it from a copy; without one, its rows are lost"
 
 
 class Severity(StrEnum):
@@ -61,6 +45,64 @@ class Finding:
     check: str = ""
 
 
+def error(where: str, what: str, remedy: str) -> Finding:
+    """A finding of rows that are lost, wrong, or can't be read."""
+    return Finding(Severity.ERROR, what, where, remedy)
+
+
+def warning(where: str, what: str, remedy: str) -> Finding:
+    """A finding of what is slower or less safe than it should be."""
+    return Finding(Severity.WARNING, what, where, remedy)
+
+
+def info(where: str, what: str, remedy: str) -> Finding:
+    """A finding of what is not wrong."""
+    return Finding(Severity.INFO, what, where, remedy)
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One look at a part of a table: its findings, and the probes of smaller parts.
+
+    An error that ends a probe becomes a finding at `where`, and the other probes go on.
+    """
+
+    subject: str
+    where: str
+    parts: Iterable[Finding | Probe]
+    remedy: str = "mend what this finding or the others name, and check again"
+
+    def run(self, check: str) -> Iterator[Finding]:
+        """All findings, those of the check of this name."""
+        try:
+            for part in self.parts:
+                if isinstance(part, Probe):
+                    yield from part.run(check)
+                else:
+                    yield replace(part, check=check)
+        except BaseException as failure:
+            if not isinstance(failure, Exception) and not is_panic(failure):
+                raise
+            what = f"{self.subject} can't be read: {first_line(failure)}"
+            yield replace(error(self.where, what, self.remedy), check=check)
+
+
+def first_line(failure: BaseException) -> str:
+    """The first line of an error's message, as those of Lance go on with backtraces."""
+    return next(iter(str(failure).splitlines()), type(failure).__name__)
+
+
+def lacking_in(first: int, end: int, present: Iterable[int]) -> str:
+    """The numbers from `first` up to `end`, exclusive, that are not `present`, as text; "" where
+    all are. However far apart the two are, it takes no longer than what is there."""
+    runs, start = [], first
+    for number in (*sorted({one for one in present if first <= one < end}), end):
+        if number > start:
+            runs.append(f"{start}" if number == start + 1 else f"{start} to {number - 1}")
+        start = number + 1
+    return ", ".join(runs)
+
+
 @dataclass(frozen=True, slots=True)
 class CheckReport:
     """All findings of a check, the worst first. Prints as text; `to_arrow` gives a table.
@@ -84,8 +126,7 @@ class CheckReport:
 
     def to_arrow(self) -> pa.Table:
         """One row a finding."""
-        names = FINDINGS.names
-        rows = [{name: str(getattr(one, name)) for name in names} for one in self.findings]
+        rows = [{k: str(v) for k, v in asdict(finding).items()} for finding in self.findings]
         return pa.Table.from_pylist(rows, FINDINGS)
 
     def __iter__(self) -> Iterator[Finding]:

@@ -1,159 +1,179 @@
-"""Flushed generations: none is missing, and each is what its manifest says."""
+"""Flushed generations: none is missing, each is what its manifest says, its bloom filter knows
+every key, and its indexes cover every row."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from lance.file import LanceFileReader
 
-from exec_nodes.evolution.project import ByFieldId, numbered
 from exec_nodes.keys.bloom import BloomFilter
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.keys.match import bloom_hits
-from exec_nodes.lance.reading import batches_of
-from exec_nodes.lance.stored_generation import wrong_tombstones
-from memwal_sql.errors import NotFoundError, RepairError
-from memwal_sql.maintain.checks.contained import contained
-from memwal_sql.maintain.checks.findings import Finding, Severity, first_line, lacking_in
+from exec_nodes.lance.indexes import indexes_of
+from exec_nodes.lance.reading import batches_of, rows_of
+from exec_nodes.lance.stored_generation import open_generation
+from memwal_sql.maintain.checks.findings import (
+    FROM_A_COPY,
+    Finding,
+    Probe,
+    error,
+    info,
+    lacking_in,
+    warning,
+)
 from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
+from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.paths import bloom_filter_path, generation_folder
 from memwal_sql.storage.region.manifest import FlushedGeneration
 
-_FROM_A_COPY = "restore the folder from a copy; without one, its rows are lost"
+_PAGES, _LOOKUP = "page_data.lance", "page_lookup.lance"
+_WITHOUT_FILTER = (
+    "merge the generation, which does not need the filter; until then lookups are wrong"
+)
+_MERGE = "merge the generation, which does not need its indexes"
 
-_REMEDY = "merge the generation, which does not need the filter; until then lookups are wrong"
 
-
-def check_generations(state: CheckState) -> Iterator[Finding]:
-    """Protocol rule 14: from the merge progress to the current generation, without a gap."""
+def check_generations(state: CheckState) -> Iterator[Finding | Probe]:
+    """Protocol rule 14: from the merge progress to the current generation, without a gap;
+    specification 2, "Flushed MemTable" and "MemTable Indexing"."""
     for region in state.regions:
-        yield from _gaps(state, region)
-        for flushed in region.manifest.flushed_generations:
-            if flushed.path not in region.files.generations:
-                yield _missing(state, region, flushed)
+        yield from _listed(state, region)
         for flushed in state.unmerged(region):
-            look = partial(_content, state, region, flushed)
-            yield from contained(look, generation_folder(region.region_id, flushed.path))
+            name = f"generation {flushed.generation}"
+            folder = generation_folder(region.region_id, flushed.path)
+            path = bloom_filter_path(region.region_id, flushed.path)
+            content = _content(state, region, flushed)
+            bloom = _bloom(state, region, flushed, path)
+            indexes = _indexes(state, region, flushed, folder)
+            yield Probe(name, folder, content, FROM_A_COPY)
+            yield Probe(f"the bloom filter of {name}", path, bloom, _WITHOUT_FILTER)
+            yield Probe(f"the indexes of {name}", folder, indexes, _MERGE)
 
 
-def _gaps(state: CheckState, region: CheckedRegion) -> Iterator[Finding]:
+def _listed(state: CheckState, region: CheckedRegion) -> Iterator[Finding]:
     merged = state.merged(region.region_id)
     listed = [one.generation for one in region.manifest.flushed_generations]
     if len(set(listed)) != len(listed):
-        yield Finding(
-            Severity.ERROR,
-            f"the manifest lists generations twice: {listed}",
-            region.folder,
-            "stop the program that wrote it; restore the region's folder from a copy",
-        )
+        remedy = "stop the program that wrote it; restore the region's folder from a copy"
+        yield error(region.folder, f"the manifest lists generations twice: {listed}", remedy)
     lacking = lacking_in(merged + 1, region.manifest.current_generation, listed)
     if lacking:
-        yield Finding(
-            Severity.ERROR,
+        yield error(
+            region.folder,
             f"generations [{lacking}] are in no manifest, and the base table holds those up to "
             f"{merged} only",
-            region.folder,
             "restore the base table to a version that has merged them, or the manifest from a copy",
         )
-
-
-def _missing(state: CheckState, region: CheckedRegion, flushed: FlushedGeneration) -> Finding:
-    folder = generation_folder(region.region_id, flushed.path)
-    if flushed.generation > state.merged(region.region_id):
-        return Finding(
-            Severity.ERROR,
-            f"the folder of generation {flushed.generation} is missing",
-            folder,
-            _FROM_A_COPY,
-        )
-    return Finding(
-        Severity.WARNING,
-        f"the folder of generation {flushed.generation} is missing; its rows are in the base table",
-        folder,
-        "none needed: collect_garbage() takes it out of the manifest",
-    )
+    for flushed in region.manifest.flushed_generations:
+        if flushed.path in region.files.generations:
+            continue
+        folder = generation_folder(region.region_id, flushed.path)
+        what = f"the folder of generation {flushed.generation} is missing"
+        if flushed.generation > merged:
+            yield error(folder, what, FROM_A_COPY)
+        else:
+            remedy = "none needed: collect_garbage() takes it out of the manifest"
+            yield warning(folder, f"{what}; its rows are in the base table", remedy)
 
 
 def _content(
     state: CheckState, region: CheckedRegion, flushed: FlushedGeneration
-) -> Iterator[Finding]:
-    folder = generation_folder(region.region_id, flushed.path)
-    try:
-        dataset: Any = state.generation(region, flushed)
-        # Native code counts deleted rows too.
-        rows = sum(part.metadata.physical_rows for part in dataset.get_fragments())
-        for _ in batches_of(dataset.scanner()):
-            pass  # reads every page of every column
-        wrong = wrong_tombstones(dataset)
-    except (OSError, ValueError) as error:
-        yield Finding(
-            Severity.ERROR,
-            f"generation {flushed.generation} can't be read: {first_line(error)}",
-            folder,
-            _FROM_A_COPY,
-        )
-        return
-    if flushed.rows is not None and rows != flushed.rows:
-        yield Finding(
-            Severity.ERROR,
-            f"generation {flushed.generation} has {rows} rows, its manifest says {flushed.rows}",
-            folder,
-            _FROM_A_COPY,
-        )
-    stored = dataset.schema
-    if wrong is not None:
-        what = f"generation {flushed.generation} {wrong}"
-        yield Finding(Severity.ERROR, what, folder, _FROM_A_COPY)
-    for name in state.base.info.primary_key:
-        if name not in stored.names:
-            yield Finding(
-                Severity.ERROR,
-                f"generation {flushed.generation} has no column {name!r}",
-                folder,
-                _FROM_A_COPY,
-            )
-    # What was renamed in the base since is the same where its id is.
-    by_id = ByFieldId(numbered(stored, dataset.lance_schema), state.base.stored)
-    for wanted in state.base.info.schema:
-        stored_name = by_id.stored_names[wanted.name]
-        if stored_name is None:
-            continue
-        kind = stored.field(stored_name).type
-        if by_id.column(wanted.name, pa.array([], kind)).type != wanted.type:
-            yield Finding(
-                Severity.WARNING,
-                f"column {wanted.name!r} of generation {flushed.generation} is of type {kind}, in "
-                f"the base table it is {wanted.type}: it is cast when read",
-                folder,
-                "merge the generation",
-            )
+) -> Iterator[Probe]:
+    name, options = f"generation {flushed.generation}", state.context.storage_options
+    dataset = open_generation(state.uri(region, flushed), name, flushed.rows, options)
+    for _ in batches_of(dataset.scanner()):
+        pass  # reads every page of every column
+    yield from ()
 
 
-def check_blooms(state: CheckState) -> Iterator[Finding]:
-    """Specification 2, "Flushed MemTable"."""
-    for region in state.regions:
-        for flushed in state.unmerged(region):
-            path = bloom_filter_path(region.region_id, flushed.path)
-            yield from contained(partial(_of_generation, state, region, flushed, path), path)
-
-
-def _of_generation(
+def _bloom(
     state: CheckState, region: CheckedRegion, flushed: FlushedGeneration, path: str
 ) -> Iterator[Finding]:
-    try:
-        bloom = BloomFilter(state.store.get(path), path, flushed.bloom_checksum)
-    except (NotFoundError, RepairError) as error:
-        yield Finding(Severity.ERROR, str(error), path, _REMEDY)
-        return
+    bloom = BloomFilter(state.store.get(path), path, flushed.bloom_checksum)
     keys = state.keys(region, flushed).table
     missed = int((~bloom_hits(bloom, KeyBatch(keys))).sum())
     if missed:
-        yield Finding(
-            Severity.ERROR,
-            f"the bloom filter does not know {missed} of the {keys.num_rows} keys of "
-            f"generation {flushed.generation}",
-            path,
-            _REMEDY,
-        )
+        name = f"generation {flushed.generation}"
+        what = f"the bloom filter does not know {missed} of the {keys.num_rows} keys of {name}"
+        yield error(path, what, _WITHOUT_FILTER)
+
+
+def _indexes(
+    state: CheckState, region: CheckedRegion, flushed: FlushedGeneration, folder: str
+) -> Iterator[Finding | Probe]:
+    name, key = f"generation {flushed.generation}", list(state.base.info.primary_key)
+    dataset = state.generation(region, flushed)
+    indexes = indexes_of(dataset, name)
+    for index in indexes:
+        subject = f"the index {index.name!r} of {name}"
+        yield Probe(subject, folder, _covered(dataset, index.name, subject, folder), _MERGE)
+    for recipe in state.base.indexes.recipes():
+        index_name = recipe.info.name
+        is_column = recipe.info.column in dataset.schema.names
+        if is_column and index_name not in {index.name for index in indexes}:
+            yield info(
+                folder,
+                f"{name} has no index {index_name!r}: it was flushed before the index was made, "
+                "and is searched by reading it",
+                "merge the generation",
+            )
+    if len(key) > 1:
+        return  # btrees hold it in a binary form that only native code reads
+    btrees = [
+        f"{folder}/_indices/{segment.uuid}"
+        for index in indexes
+        if list(index.field_names) == key and index.index_type.upper() == "BTREE"
+        for segment in index.segments
+    ]
+    native = f"{folder}/_pk_index"  # which native code makes for some writers only
+    if any(state.store.exists(f"{native}/{file}") for file in (_PAGES, _LOOKUP)):
+        btrees.append(native)
+    for btree in btrees:
+        subject = f"a btree of {name}"
+        yield Probe(subject, btree, _btree(state, region, flushed, btree), _MERGE)
+
+
+def _covered(dataset: Any, index: str, subject: str, folder: str) -> Iterator[Finding]:
+    indexed = int(dataset.stats.index_stats(index)["num_indexed_rows"])
+    rows = dataset.count_rows()
+    if indexed != rows:
+        what = f"{subject} covers {indexed} of {rows} rows; the others are found by reading them"
+        yield warning(folder, what, _MERGE)
+
+
+def _btree(
+    state: CheckState, region: CheckedRegion, flushed: FlushedGeneration, btree: str
+) -> Iterator[Finding]:
+    """The primary key's btrees: Lance's own, and the one that native readers probe."""
+    pages, lookup = (_rows_of_file(state, f"{btree}/{name}") for name in (_PAGES, _LOOKUP))
+    keys, name = state.keys(region, flushed), f"a btree of generation {flushed.generation}"
+    column = keys.table.column(0)
+    rows = pa.table([pa.array(keys.addresses), column], ["ids", "values"])
+    entries = pages.select(["ids", "values"]).cast(rows.schema)
+    wrong = rows.join(entries, ["ids", "values"], join_type="left anti").num_rows
+    if wrong:
+        what = f"{name} lacks {wrong} of its keys, or has them at other rows: lookups miss them"
+        yield error(f"{btree}/{_PAGES}", what, _MERGE)
+    if not _has_bounds(lookup, pages["values"]):
+        what = f"{name} has other keys in its pages than it says: lookups miss them"
+        yield error(f"{btree}/{_LOOKUP}", what, _MERGE)
+
+
+def _rows_of_file(state: CheckState, path: str) -> pa.Table:
+    uri, options = f"{lance_uri(state.context.uri)}/{path}", state.context.storage_options
+    return rows_of(LanceFileReader(uri, storage_options=options).read_all())
+
+
+def _has_bounds(lookup: pa.Table, values: pa.ChunkedArray) -> bool:
+    """Whether a btree knows the least and the greatest value of each of its pages."""
+    size = int((lookup.schema.metadata or {}).get(b"batch_size", len(values) or 1))
+    first = np.arange(0, len(values), size)
+    last = np.minimum(first + size, len(values)) - 1
+    return all(
+        lookup[name].equals(values.take(pa.array(rows)).cast(lookup[name].type))
+        for name, rows in (("min", first), ("max", last))
+    )

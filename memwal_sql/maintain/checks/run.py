@@ -3,33 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
-from functools import partial
+from datetime import timedelta
 
-from memwal_sql.maintain.checks.base_indexes import check_base_indexes
-from memwal_sql.maintain.checks.contained import contained
-from memwal_sql.maintain.checks.findings import CheckReport, Finding, Severity
-from memwal_sql.maintain.checks.generation_indexes import check_generation_indexes
-from memwal_sql.maintain.checks.generations import check_blooms, check_generations
-from memwal_sql.maintain.checks.leftovers import check_leftovers
+from memwal_sql.maintain.checks.base import (
+    check_base_indexes,
+    check_checkpoints,
+    check_merge_progress,
+    check_recorded,
+)
+from memwal_sql.maintain.checks.findings import CheckReport, Finding, Probe, Severity, info
+from memwal_sql.maintain.checks.generations import check_generations
+from memwal_sql.maintain.checks.keys import check_base_keys, check_region_keys
 from memwal_sql.maintain.checks.manifests import check_manifests
-from memwal_sql.maintain.checks.merge_progress import check_merge_progress
-from memwal_sql.maintain.checks.recorded import check_checkpoints, check_recorded
-from memwal_sql.maintain.checks.region_keys import check_base_keys, check_region_keys
 from memwal_sql.maintain.checks.state import CheckState
 from memwal_sql.maintain.checks.wal import check_wal
+from memwal_sql.maintain.gc.collector import collect_garbage
 from memwal_sql.maintain.progress import Progress, Report
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
+from memwal_sql.storage.paths import MEM_WAL_FOLDER, region_of
 
-Check = Callable[[CheckState], Iterator[Finding]]
 
-CHECKS: Mapping[str, Check] = {
+def check_leftovers(state: CheckState) -> Iterator[Finding | Probe]:
+    """Protocol rule 21: what the collector would delete does no harm, but takes room."""
+    yield Probe("what could be collected", MEM_WAL_FOLDER, _collectable(state))
+    for name in sorted(state.store.list_folders(MEM_WAL_FOLDER)):
+        if region_of(name) is None:
+            what = f"{name!r} is not a region's folder, and nobody reads it"
+            yield info(f"{MEM_WAL_FOLDER}/{name}", what, "move it away")
+
+
+def _collectable(state: CheckState) -> Iterator[Finding]:
+    report = collect_garbage(state.context, dry_run=True, older_than=timedelta(0))
+    grouped = report.group_by("kind").aggregate([("bytes", "sum"), ("path", "count")])
+    for row in grouped.sort_by("kind").to_pylist():
+        count, size = row["path_count"], row["bytes_sum"] or 0
+        what = f"{count} of kind {row['kind']!r}, {size:,} bytes, are not needed any more"
+        yield info(MEM_WAL_FOLDER, what, "table.collect_garbage() deletes what is old enough")
+
+
+CHECKS: Mapping[str, Callable[[CheckState], Iterator[Finding | Probe]]] = {
     "manifests": check_manifests,
     "wal": check_wal,
     "generations": check_generations,
-    "bloom filters": check_blooms,
-    "generation indexes": check_generation_indexes,
     "base indexes": check_base_indexes,
     "base keys": check_base_keys,
     "region keys": check_region_keys,
@@ -47,29 +63,28 @@ def check_table(
     """Run all checks over the base version that `latest` gives.
 
     A table in use changes while it is looked at: what is written, merged or collected between two
-    glances looks damaged. So what seems wrong is looked at again, all of it anew, and only what is
+    glances looks damaged. So what seems wrong is looked at again, all of it, and only what is
     found at the same place every time counts.
     """
-    base = latest()
-    findings = _run(CheckState(context, base), report)
-    for _ in range(_LOOKS - 1):
-        found = {(one.check, one.where) for one in findings if one.severity is not Severity.INFO}
-        if not found:
-            break
+    places: set[tuple[str, str]] | None = None
+    for _ in range(_LOOKS):
         base = latest()
-        again = _run(CheckState(context, base), report)
         findings = [
-            one for one in again if one.severity is Severity.INFO or (one.check, one.where) in found
+            one
+            for one in _run(CheckState(context, base), report)
+            if places is None or one.severity is Severity.INFO or (one.check, one.where) in places
         ]
-    order = list(Severity)
-    findings.sort(key=lambda one: order.index(one.severity))
+        places = {(one.check, one.where) for one in findings if one.severity is not Severity.INFO}
+        if not places:
+            break
+    findings.sort(key=lambda one: list(Severity).index(one.severity))
     return CheckReport(context.uri, base.version, tuple(CHECKS), tuple(findings))
 
 
 def _run(state: CheckState, report: Report) -> list[Finding]:
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for done, (name, check) in enumerate(CHECKS.items()):
         report(Progress("check", None, done, len(CHECKS), "checks"))
-        found += [replace(one, check=name) for one in contained(partial(check, state))]
+        findings += Probe(f"the table's {name}", state.context.uri, check(state)).run(name)
     report(Progress("check", None, len(CHECKS), len(CHECKS), "checks"))
-    return found
+    return findings

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +13,7 @@ from uuid import UUID
 import lance
 
 from exec_nodes.base.lazy import lazy_property
+from exec_nodes.base.tasks import map_concurrently
 from exec_nodes.resident.store import ResidentStore
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import SourceKeys
@@ -22,12 +24,7 @@ from memwal_sql.read.region import values_in_order
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage import paths
-from memwal_sql.storage.base.versions import (
-    BaseVersion,
-    base_versions,
-    read_base_version,
-    version_numbers,
-)
+from memwal_sql.storage.base.versions import BaseVersion, read_base_version, version_numbers
 from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
 from memwal_sql.storage.region.versions import RegionManifests
@@ -59,14 +56,42 @@ class CheckedRegion:
         """Its folder, relative to the table's root."""
         return paths.region_folder(self.region_id)
 
+    @property
+    def flushed(self) -> int:
+        """The position of the last WAL entry that is flushed."""
+        return self.manifest.replay_after_wal_entry_position
+
+    @property
+    def positions(self) -> list[int]:
+        """The positions of the WAL entries that are there, ascending."""
+        return sorted(self.files.wal)
+
+    @property
+    def last(self) -> int:
+        """The position of the last WAL entry, 0 without any."""
+        return max(self.files.wal, default=0)
+
+    @property
+    def followed(self) -> int:
+        """The first WAL entry that a change feed may still read: none above it was collected."""
+        first = self.flushed + 1
+        while first - 1 in self.files.wal:
+            first -= 1
+        return first
+
 
 class CheckState:
-    """One look at a table, at one version of the base."""
+    """One look at a table, at one version of the base.
+
+    `damaged` are WAL entries that can't be read, by region and position, each with the position of
+    the fence that lists it as skipped; the check of the logs fills it.
+    """
 
     def __init__(self, context: TableContext, base: BaseTable) -> None:
         self.context = context
         self.store = context.store
         self.base = base
+        self.damaged = defaultdict[UUID, dict[int, tuple[MemWalError, int | None]]](dict)
         self._keys: dict[str, SourceKeys] = {}
 
     @lazy_property
@@ -74,45 +99,28 @@ class CheckState:
         """The files of all regions."""
         return survey_regions(self.store)
 
-    @property
-    def versions(self) -> tuple[BaseVersion, ...]:
-        """The base versions that Lance keeps and that can be read."""
-        return self._versions[0]
-
-    @property
-    def unreadable_versions(self) -> Mapping[int, MemWalError]:
-        """The others, with what is wrong with each."""
-        return self._versions[1]
-
     @lazy_property
-    def _versions(self) -> tuple[tuple[BaseVersion, ...], Mapping[int, MemWalError]]:
-        with suppress(MemWalError):
-            return base_versions(self.store, self.context.scope), {}
-        found: list[BaseVersion] = []
-        bad: dict[int, MemWalError] = {}
-        for number in version_numbers(self.store):
+    def versions(self) -> dict[int, BaseVersion | MemWalError]:
+        """The base versions that Lance keeps, or what is wrong with each."""
+
+        def read(number: int) -> BaseVersion | MemWalError | None:
             try:
-                version = read_base_version(self.store, number)
+                return read_base_version(self.store, number)
             except MemWalError as error:
-                bad[number] = error
-            else:
-                found += [] if version is None else [version]
-        return tuple(found), bad
+                return error
+
+        numbers = version_numbers(self.store)
+        found = map_concurrently(read, numbers) if self.store.remote else map(read, numbers)
+        return {n: one for n, one in zip(numbers, found, strict=True) if one is not None}
 
     @lazy_property
     def regions(self) -> list[CheckedRegion]:
-        """The regions with a readable newest manifest; what is wrong with others is the business
-        of the check of manifests."""
-        found = []
+        """The regions with a readable newest manifest; the check of manifests names the others."""
+        regions: list[CheckedRegion] = []
         for region_id in sorted(self.survey.regions):
-            files = self.survey.regions[region_id]
-            try:
-                region = self._region(files)
-            except MemWalError:
-                continue
-            if region is not None:
-                found.append(region)
-        return found
+            with suppress(MemWalError):
+                regions += self._region(self.survey.regions[region_id])
+        return regions
 
     def merged(self, region_id: UUID) -> int:
         """The last generation of a region that is whole in the base table."""
@@ -127,19 +135,22 @@ class CheckState:
             and one.path in region.files.generations
         ]
 
+    def uri(self, region: CheckedRegion, flushed: FlushedGeneration) -> str:
+        """The URI of a generation."""
+        return paths.generation_uri(lance_uri(self.context.uri), region.region_id, flushed.path)
+
     def generation(self, region: CheckedRegion, flushed: FlushedGeneration) -> Any:
         """The Lance dataset of a generation."""
-        return lance.dataset(
-            self._uri(region, flushed), storage_options=self.context.storage_options
-        )
+        options = self.context.storage_options
+        return lance.dataset(self.uri(region, flushed), storage_options=options)
 
     def keys(self, region: CheckedRegion, flushed: FlushedGeneration) -> SourceKeys:
         """The keys of a generation, tombstones too."""
-        known = self._keys.get(flushed.path)
-        if known is None:
+        keys = self._keys.get(flushed.path)
+        if keys is None:
             bloom = paths.bloom_filter_path(region.region_id, flushed.path)
             source = LanceSource.flushed(
-                self._uri(region, flushed),
+                self.uri(region, flushed),
                 region=region.name,
                 generation=flushed.generation,
                 info=self.base.info,
@@ -147,18 +158,14 @@ class CheckState:
                 storage_options=self.context.storage_options,
                 bloom=partial(self.store.get, bloom),
             )
-            known = self._keys[flushed.path] = source.keys()
-        return known
+            keys = self._keys[flushed.path] = source.keys()
+        return keys
 
-    def _uri(self, region: CheckedRegion, flushed: FlushedGeneration) -> str:
-        return paths.generation_uri(lance_uri(self.context.uri), region.region_id, flushed.path)
-
-    def _region(self, files: RegionFiles) -> CheckedRegion | None:
+    def _region(self, files: RegionFiles) -> Iterator[CheckedRegion]:
         if not files.manifests:
-            return None
-        newest = max(files.manifests)
-        manifest = RegionManifests(self.store, files.region_id).read(newest)
+            return
+        manifest = RegionManifests(self.store, files.region_id).read(max(files.manifests))
         with suppress(StoreUnavailableError):  # which the check of manifests meets, and reports
             manifest = with_values(self.context, self.base, manifest)
         spec = self.base.info.spec(manifest.region_spec_id)
-        return CheckedRegion(files, manifest, spec, values_in_order(manifest, self.base.info))
+        yield CheckedRegion(files, manifest, spec, values_in_order(manifest, self.base.info))

@@ -1,15 +1,16 @@
-"""Keys and regions: a key lives in one region, the one that its region spec says."""
+"""Keys and regions: a key lives in one region, the one that its region spec says, and once in the
+base table."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from exec_nodes.base.thresholds import Thresholds
 from exec_nodes.keys.codes import KeyCodes
@@ -18,28 +19,34 @@ from exec_nodes.keys.keys import key_column, one_array
 from exec_nodes.lance.reading import batches_of, rows_of
 from exec_nodes.lance.scan import row_bytes
 from memwal_sql.errors import MemWalError
-from memwal_sql.maintain.checks.contained import contained
-from memwal_sql.maintain.checks.findings import Finding, Severity
+from memwal_sql.maintain.checks.findings import Finding, Probe, error
 from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
 from memwal_sql.read.region import RegionReader
 from memwal_sql.read.twins import is_emptied
 from memwal_sql.state.base_table import BaseTable
-from memwal_sql.storage.paths import generation_folder
+from memwal_sql.storage.paths import MEM_WAL_FOLDER, generation_folder
 from memwal_sql.storage.region.manifest import FlushedGeneration, RegionStatus
 
 
-def check_region_keys(state: CheckState) -> Iterator[Finding]:
+class KeysInMemory(Thresholds):
+    """The keys of larger tables are compared in parts."""
+
+    nbytes = 256 * 1024 * 1024
+
+
+def check_region_keys(state: CheckState) -> Iterator[Finding | Probe]:
     """Protocol rules 10 and 11; of regions given by hand the caller promises it, and this looks."""
     yield from _twins(state)
     unrouted: list[tuple[CheckedRegion, pa.Table]] = []
     for region in state.regions:
         for flushed in state.unmerged(region):
-            look = partial(_of_generation, state, region, flushed, unrouted)
-            yield from contained(look, generation_folder(region.region_id, flushed.path))
+            folder = generation_folder(region.region_id, flushed.path)
+            keys = _generation_keys(state, region, flushed, unrouted)
+            yield Probe(f"generation {flushed.generation}", folder, keys)
     yield from _in_several(unrouted)
 
 
-def _of_generation(
+def _generation_keys(
     state: CheckState,
     region: CheckedRegion,
     flushed: FlushedGeneration,
@@ -47,32 +54,30 @@ def _of_generation(
 ) -> Iterator[Finding]:
     """Keys that belong elsewhere; those that no spec gives a region are put into `unrouted`."""
     keys = state.keys(region, flushed).table
-    if region.spec is None or region.values is None or region.spec.is_manual:
-        unrouted.append((region, keys))
-        return
     wrong = misplaced(region, keys)
     if wrong:
-        yield Finding(
-            Severity.ERROR,
-            f"generation {flushed.generation}: {wrong} and lookups miss them",
+        yield error(
             generation_folder(region.region_id, flushed.path),
+            f"generation {flushed.generation}: {wrong} and lookups miss them",
             "merge the generation, then upsert these keys again",
         )
+    elif wrong is None:
+        unrouted.append((region, keys))
 
 
 def misplaced(region: CheckedRegion, keys: pa.Table) -> str | None:
-    """Which keys belong to other regions than the one that they are in; None where the region spec
-    does not say it of any."""
+    """Which keys belong to other regions than the one that they are in, "" for none; None where no
+    region spec tells."""
     if region.spec is None or region.values is None or region.spec.is_manual:
         return None
     distinct, index = region.spec.assign(keys)
     values = region.spec.values_of(distinct)
-    wrong = np.isin(index, [i for i, one in enumerate(values) if one != region.values])
-    if not wrong.any():
-        return None
-    row = int(np.flatnonzero(wrong)[0])
+    wrong = np.flatnonzero([values[one] != region.values for one in index])
+    if not len(wrong):
+        return ""
+    row = int(wrong[0])
     return (
-        f"{int(wrong.sum())} keys belong to other regions than {region.name}, such as "
+        f"{len(wrong)} keys belong to other regions than {region.name}, such as "
         f"{_example(keys, row)}, which belongs to {values[index[row]]},"
     )
 
@@ -84,16 +89,15 @@ def _twins(state: CheckState) -> Iterator[Finding]:
         if region.values is None or _is_emptied(state, region):
             continue
         values = (region.manifest.region_spec_id, *region.values.values())
-        if values in first:
-            yield Finding(
-                Severity.ERROR,
-                f"regions {first[values].region_id} and {region.region_id} both have the values "
-                f"{region.values}: queries and writes are refused",
+        twin = first.setdefault(values, region)
+        if twin is not region:
+            yield error(
                 region.folder,
+                f"regions {twin.region_id} and {region.region_id} both have the values "
+                f"{region.values}: queries and writes are refused",
                 "write the rows of each region into a new table, the newer region last: "
                 "docs/lancedb.md shows how",
             )
-        first.setdefault(values, region)
 
 
 def _is_emptied(state: CheckState, region: CheckedRegion) -> bool:
@@ -104,40 +108,26 @@ def _is_emptied(state: CheckState, region: CheckedRegion) -> bool:
     return False
 
 
-def _in_several(keys: list[tuple[CheckedRegion, pa.Table]]) -> Iterator[Finding]:
-    if len({region.region_id for region, _ in keys}) < 2:
+def _in_several(unrouted: list[tuple[CheckedRegion, pa.Table]]) -> Iterator[Finding]:
+    regions = list({region.region_id: region for region, _ in unrouted}.values())
+    if len(regions) < 2:
         return
-    regions = list({region.region_id: region for region, _ in keys}.values())
-    number = {region.region_id: i for i, region in enumerate(regions)}
-    table = pa.concat_tables([one for _, one in keys])
-    owners = np.concatenate([np.full(t.num_rows, number[r.region_id]) for r, t in keys])
-    codes = KeyCodes(one_array(key_column(table.columns))).codes
-    # Of every key the first and the last region that has it.
-    order = np.lexsort((owners, codes))
-    starts = np.flatnonzero(np.r_[True, codes[order][1:] != codes[order][:-1]])
-    ends = np.r_[starts[1:], len(order)] - 1
-    lowest, highest = owners[order[starts]], owners[order[ends]]
-    several = np.flatnonzero(lowest != highest)
-    if len(several):
-        row = int(order[starts[several[0]]])
-        names = [regions[int(i)].name for i in (lowest[several[0]], highest[several[0]])]
-        yield Finding(
-            Severity.ERROR,
-            f"{len(several)} keys are in more than one region, such as {_example(table, row)} in "
-            f"{names}: either row may be returned, and merging may keep the older one",
-            ", ".join(sorted(region.folder for region in regions)),
+    table = pa.concat_tables([keys for _, keys in unrouted])
+    owners = [np.full(keys.num_rows, regions.index(region)) for region, keys in unrouted]
+    rows = pa.table({"code": _codes(table), "owner": np.concatenate(owners)})
+    rows = rows.append_column("row", pa.array(np.arange(len(rows))))
+    owned = rows.group_by("code").aggregate([("owner", "min"), ("owner", "max"), ("row", "min")])
+    several = owned.filter(pc.not_equal(owned["owner_min"], owned["owner_max"])).to_pylist()
+    if several:
+        example = min(several, key=lambda row: int(row["row_min"]))
+        names = [regions[example[owner]].name for owner in ("owner_min", "owner_max")]
+        yield error(
+            ", ".join(sorted(region.folder for region in regions)) or MEM_WAL_FOLDER,
+            f"{len(several)} keys are in more than one region, such as "
+            f"{_example(table, example['row_min'])} in {names}: either row may be returned, and "
+            "merging may keep the older one",
             "delete each of these keys in all regions but one, by writers of those regions",
         )
-
-
-def _example(keys: pa.Table, row: int) -> Any:
-    return keys.slice(row, 1).to_pylist()[0]
-
-
-class KeysInMemory(Thresholds):
-    """The keys of larger tables are compared in parts."""
-
-    nbytes = 256 * 1024 * 1024
 
 
 def check_base_keys(state: CheckState) -> Iterator[Finding]:
@@ -146,18 +136,17 @@ def check_base_keys(state: CheckState) -> Iterator[Finding]:
     for keys in _in_parts(state.base):
         if keys.num_rows < 2:
             continue
-        codes = KeyCodes(one_array(key_column(keys.columns))).codes
-        seen = np.bincount(codes)
-        again = np.flatnonzero(seen[codes] > 1)
+        codes = _codes(keys)
+        counts = np.bincount(codes)
+        again = np.flatnonzero(counts[codes] > 1)
         if len(again):
-            repeated += int((seen > 1).sum())
-            example = example or keys.slice(int(again[0]), 1).to_pylist()[0]
+            repeated += int((counts > 1).sum())
+            example = example or _example(keys, int(again[0]))
     if repeated:
-        yield Finding(
-            Severity.ERROR,
+        yield error(
+            f"version {state.base.version} of the base table",
             f"{repeated} keys are there more than once, such as {example}: plain Lance appended or "
             "inserted rows that were there",
-            f"version {state.base.version} of the base table",
             "upsert the right row of each of these keys through a writer, flush it and merge: that "
             "row alone is left; or delete the wrong rows with Lance",
         )
@@ -179,3 +168,11 @@ def _in_parts(base: BaseTable) -> Iterator[pa.Table]:
             for batch in batches_of(scanner)
         )
         yield pa.Table.from_batches(batches, scanner.projected_schema)
+
+
+def _codes(keys: pa.Table) -> Any:
+    return KeyCodes(one_array(key_column(keys.columns))).codes
+
+
+def _example(keys: pa.Table, row: int) -> Any:
+    return keys.slice(row, 1).to_pylist()[0]

@@ -1,0 +1,222 @@
+"""The base table: its MemWAL index fits the regions, and the files of its indexes, versions and
+checkpoints are there. Lance itself keeps index progress at or below merge progress."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Container, Iterable, Iterator, Mapping
+from uuid import UUID
+
+from exec_nodes.lance.indexes import indexes_of
+from memwal_sql.errors import MemWalError
+from memwal_sql.maintain.checkpoint.records import checkpoint_names, find
+from memwal_sql.maintain.checks.findings import (
+    Finding,
+    Probe,
+    error,
+    first_line,
+    lacking_in,
+    warning,
+)
+from memwal_sql.maintain.checks.state import CheckState
+from memwal_sql.storage.base.memwal_index import IndexDetails
+from memwal_sql.storage.base.merge_token import regions_in
+from memwal_sql.storage.base.refs import tags_of
+from memwal_sql.storage.base.versions import BaseVersion, recorded_manifests
+from memwal_sql.storage.objects.memory import is_in_memory
+from memwal_sql.storage.paths import base_manifest_path
+from memwal_sql.storage.records.gc_watermarks import read_watermarks
+from memwal_sql.storage.region.manifest import RegionManifest
+
+_REGION_FROM_A_COPY = "restore its folder in _mem_wal from a copy; without one, its rows are lost"
+_NEW_RECORD = "table.snapshot_regions() makes a new one"
+
+
+def check_base_indexes(state: CheckState) -> Iterator[Finding]:
+    """Queries read the files of an index, and fail without them."""
+    if is_in_memory(state.context.uri):
+        return  # Lance alone sees its files of a table in memory
+    for index in indexes_of(state.base.dataset):
+        for segment in index.segments:
+            expected = segment.size_bytes
+            if not expected or segment.base_id is not None:
+                continue  # kept in the manifest, not recorded, or in the folder of another table
+            folder = f"_indices/{segment.uuid}"
+            size = sum(file.size for file in state.store.list(folder))
+            if size < expected:
+                yield error(
+                    folder,
+                    f"the index {index.name!r} of the base table has {size} of {expected} bytes: "
+                    "files of it are missing or cut, and queries that use it fail",
+                    f"make it again: table.create_index({index.field_names[0]!r}, "
+                    f"{index.index_type.upper()!r}, name={index.name!r}, replace=True)",
+                )
+
+
+def check_merge_progress(state: CheckState) -> Iterator[Finding | Probe]:
+    """Protocol rules 19 and 22."""
+    where = f"the MemWAL index of version {state.base.version}"
+    regions = {region.region_id: region for region in state.regions}
+    for region_id, merged in regions_in(state.base.details.merged_generations).items():
+        if region_id not in state.survey.regions:
+            what = f"generation {merged} of region {region_id} was merged, and the region is gone"
+            yield error(where, what, _REGION_FROM_A_COPY)
+        elif region_id in regions:
+            current = regions[region_id].manifest.current_generation
+            if merged >= current:
+                yield error(
+                    where,
+                    f"generation {merged} of region {regions[region_id].name} is said to be "
+                    f"merged, and its next generation is only {current}",
+                    "the region's manifest is an older copy: restore the newest one",
+                )
+    yield Probe("the record of what was collected", where, _collected(state, where))
+    for number, version in state.versions.items():
+        if isinstance(version, MemWalError):
+            what = f"version {number} can't be read: {first_line(version)}"
+            remedy = "restore the file from a copy, or let Lance clean up the version"
+            yield error(base_manifest_path(number), what, remedy)
+    yield from _went_back(state, where)
+    yield Probe("the indexes of the base table", where, _maintained(state, where))
+
+
+def _collected(state: CheckState, where: str) -> Iterator[Finding]:
+    for region_id, watermark in read_watermarks(state.store).items():
+        merged = state.merged(region_id)
+        if merged < watermark.generation:
+            yield error(
+                where,
+                f"the base table holds generations of region {region_id} up to {merged}, and those "
+                f"up to {watermark.generation} were collected",
+                "restore the base table to a version that has the progress, such as the newest "
+                "before",
+            )
+
+
+def _went_back(state: CheckState, where: str) -> Iterator[Finding]:
+    most: dict[UUID, tuple[int, int]] = {}
+    for number, details in _details(state):
+        if number <= state.base.version:
+            for region_id, merged in regions_in(details.merged_generations).items():
+                most[region_id] = max(most.get(region_id, (0, 0)), (merged, number))
+    for region_id, (merged, number) in most.items():
+        if merged > state.merged(region_id):
+            yield warning(
+                where,
+                f"version {number} had merged generation {merged} of region {region_id}, this one "
+                f"has only {state.merged(region_id)}: the table was restored, or an index commit "
+                "erased the progress",
+                "merge: generations that are still there are merged again, with the same result",
+            )
+
+
+def _maintained(state: CheckState, where: str) -> Iterator[Finding]:
+    present = {index.name for index in indexes_of(state.base.dataset)}
+    for name in state.base.details.maintained_indexes:
+        if name not in present:
+            what = f"the index {name!r} is to be maintained, and the base table does not have it"
+            yield warning(where, what, "create it, or drop it with table.drop_index()")
+
+
+def check_recorded(state: CheckState) -> Iterator[Finding | Probe]:
+    """Protocol rules 18 and 23."""
+    details = state.base.details
+    where = f"the MemWAL index of version {state.base.version}"
+    if details.snapshot_ts_millis:
+        yield Probe("the region snapshot", where, _recorded(state, details, where), _NEW_RECORD)
+    for number, old in _details(state):
+        if number != state.base.version:
+            where = f"version {number} of the base table"
+            yield Probe(where, where, _old_version(state, old, where))
+
+
+def _recorded(state: CheckState, details: IndexDetails, where: str) -> Iterator[Finding]:
+    manifests = recorded_manifests(state.store, details, state.base.info.region_specs)
+    if manifests is None:
+        what = "the file of the region snapshot is gone, as a progress mark leaves it behind"
+        yield warning(where, f"{what}: eventual readers read the manifests", _NEW_RECORD)
+    for manifest in manifests or ():
+        # The check of merge progress names those that were merged.
+        if manifest.region_id not in state.survey.regions and not state.merged(manifest.region_id):
+            what = f"region {manifest.region_id} is recorded, and its folder is gone"
+            yield error(where, what, _REGION_FROM_A_COPY)
+
+
+def _old_version(state: CheckState, details: IndexDetails, where: str) -> Iterator[Finding]:
+    try:
+        manifests = recorded_manifests(state.store, details, state.base.info.region_specs)
+        lost = _lost(state, manifests or (), details.merged_generations)
+        wrong = f"{', '.join(lost)} are missing" if lost else ""
+    except MemWalError as failure:
+        wrong = first_line(failure)
+    if wrong:
+        what = f"{where.partition(' of ')[0]} can't be read as it was: {wrong}"
+        remedy = "restore the files from a copy, or let Lance clean up the version"
+        yield warning(where, what, remedy)
+
+
+def check_checkpoints(state: CheckState) -> Iterator[Finding | Probe]:
+    """Document 4's snapshots: every file of a checkpoint that has not ended."""
+    tags: Container[str] | None = None
+    try:
+        tags = tags_of(state.store, state.base.dataset)
+    except MemWalError as failure:
+        remedy = "restore the tag's file from a copy, or delete it"
+        yield error("_refs/tags", f"tags can't be read: {first_line(failure)}", remedy)
+    for name in checkpoint_names(state.store):
+        where = f"the checkpoint {name!r}"
+        yield Probe(where, where, _checkpoint(state, name, tags, where))
+
+
+def _checkpoint(
+    state: CheckState, name: str, tags: Container[str] | None, where: str
+) -> Iterator[Finding]:
+    checkpoint = find(state.store, name)
+    if checkpoint is None or not checkpoint.is_live(time.time()):
+        return
+    version, tag = checkpoint.version, checkpoint.tag
+    if tags is not None and tag not in tags:
+        yield warning(
+            where,
+            f"the tag {tag} is gone: Lance may clean up version {version}, which the checkpoint "
+            "reads",
+            f"tag version {version} as {tag}, or drop the checkpoint",
+        )
+    if not isinstance(state.versions.get(version), BaseVersion):
+        yield error(where, f"version {version} of the base table is gone", "drop the checkpoint")
+        return
+    remedy = "restore the files from a copy, or drop the checkpoint"
+    pinned = checkpoint.snapshot()
+    lost = _lost(state, [one.manifest for one in pinned.regions], {})
+    for region in pinned.regions:
+        region_id, end = region.manifest.region_id, region.wal_end
+        first = region.manifest.replay_after_wal_entry_position + 1
+        files = state.survey.regions.get(region_id)
+        gone = lacking_in(first, end, () if files is None else files.wal)
+        lost += [f"WAL entries {gone} of {region_id}"] if gone else []
+        for position, (failure, fence) in state.damaged[region_id].items():
+            if first <= position < end and (fence is None or fence >= end):
+                yield error(where, f"a WAL entry that it holds can't be read: {failure}", remedy)
+    if lost:
+        yield error(where, f"files that it holds are missing: {', '.join(lost)}", remedy)
+
+
+def _details(state: CheckState) -> Iterator[tuple[int, IndexDetails]]:
+    """The MemWAL indexes of all versions that have one and can be read."""
+    for number, version in state.versions.items():
+        if isinstance(version, BaseVersion) and version.details is not None:
+            yield number, version.details
+
+
+def _lost(
+    state: CheckState, manifests: Iterable[RegionManifest], merged: Mapping[UUID, int]
+) -> list[str]:
+    """The generations above `merged` whose folders are missing."""
+    lost = []
+    for manifest in manifests:
+        files = state.survey.regions.get(manifest.region_id)
+        for one in manifest.flushed_generations:
+            needed = one.generation > merged.get(manifest.region_id, 0)
+            if needed and (files is None or one.path not in files.generations):
+                lost.append(f"{manifest.region_id}/{one.path}")
+    return lost
