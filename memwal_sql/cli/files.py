@@ -6,27 +6,27 @@ text (`""`), binary values are hex digits in CSV and JSON, times ISO 8601.
 
 from __future__ import annotations
 
-import io
 import json
 import os
-import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import time
+from decimal import Decimal
 from enum import StrEnum
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
-import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
-from exec_nodes.arrow.arrays import is_binary
-from exec_nodes.arrow.struct_fields import check_value, has_structs
+from exec_nodes.arrow.arrays import is_binary, is_list
+from exec_nodes.arrow.casts import exact_values
+from exec_nodes.arrow.struct_fields import check_value
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.write.ingest.missing import missing_columns
 
@@ -57,14 +57,9 @@ _SUFFIXES: Mapping[str, FileFormat] = {
     ".jsonl": FileFormat.JSON,
     ".ndjson": FileFormat.JSON,
 }
-_BLOCK_BYTES = 8 << 20
-_SPACE = re.compile(r"[ \t\r\n]*")
-_BREAK = re.compile(r"[\r\n]")
-
-
-def format_of(name: str) -> FileFormat | None:
-    """The format that a file's name says."""
-    return _SUFFIXES.get(Path(name).suffix.lower())
+_CSV_BLOCK = 8 << 20
+_JSON_ROWS = 10_000
+_ERRORS = (pa.ArrowException, OSError, ValueError, TypeError, ArithmeticError, RecursionError)
 
 
 @contextmanager
@@ -75,52 +70,43 @@ def batches_of(
 
     Columns that are in `schema` have its types; without a schema the file says, and those of CSV
     and JSON are guessed from the first rows. `fill` lets rows of JSON lack what others have.
-    Raises InvalidCallError that names the file.
+    Raises InvalidCallError.
     """
-    kind = kind or format_of(name)
+    kind = kind or _SUFFIXES.get(Path(name).suffix.lower())
     if kind is None:
-        known = ", ".join(FileFormat)
-        raise InvalidCallError(f"{name}: its name says no format: add --format, one of {known}")
-    with _named_errors(name):
+        raise InvalidCallError(f"its name says no format: add --format, one of {[*FileFormat]}")
+    with _errors_of_files():
         file = _opened(name)
     with file:
-        with _named_errors(name):
+        with _errors_of_files():
             if kind is FileFormat.JSON:
-                found, batches = _json(file, schema, fill)
+                columns, batches = _json(file, schema, fill)
             else:
-                found, batches = _READERS[kind](file, schema)
-        yield found, _rows(name, kind, batches, schema)
+                columns, batches = _READERS[kind](file, schema)
+        yield columns, _batches(batches)
 
 
-def _rows(
-    name: str, kind: FileFormat, batches: Iterator[pa.RecordBatch], schema: pa.Schema | None
-) -> Iterator[pa.RecordBatch]:
-    """The batches of a file; an error of whoever takes them is none of the file."""
-    with _named_errors(name):
-        for batch in batches:
-            yield batch if schema is None else _typed(batch, schema, kind)
+def _batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches of a file; an error of whoever takes them is not the file's."""
+    with _errors_of_files():
+        yield from batches
 
 
 @contextmanager
-def _named_errors(name: str) -> Iterator[None]:
+def _errors_of_files() -> Iterator[None]:
     try:
         yield
-    except (InvalidCallError, pa.ArrowException, OSError, ValueError, RecursionError) as error:
-        raise InvalidCallError(f"{name}: {error}") from None
-
-
-def reads_once(name: str) -> bool:
-    """Whether a name is that of a stream: standard input, a pipe or a device."""
-    return name == STDIN or (
-        os.path.exists(name) and not os.path.isfile(name) and not os.path.isdir(name)
-    )
+    except InvalidCallError:
+        raise
+    except _ERRORS as error:
+        raise InvalidCallError(str(error)) from None
 
 
 def _opened(name: str) -> BinaryIO:
-    if not reads_once(name):
+    if name != STDIN and (os.path.isfile(name) or os.path.isdir(name) or not os.path.exists(name)):
         return open(name, "rb")
     copy = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
-    # Formats are read from the end, or twice.
+    # Formats are read from the end, which a pipe or a device does not have.
     if name == STDIN:
         shutil.copyfileobj(sys.stdin.buffer, copy)
     else:
@@ -131,8 +117,8 @@ def _opened(name: str) -> BinaryIO:
 
 
 def _parquet(file: BinaryIO, _: pa.Schema | None) -> FileRows:
-    found = pq.ParquetFile(file)
-    return found.schema_arrow, found.iter_batches()
+    parquet = pq.ParquetFile(file)
+    return parquet.schema_arrow, parquet.iter_batches()
 
 
 def _arrow(file: BinaryIO, _: pa.Schema | None) -> FileRows:
@@ -141,16 +127,20 @@ def _arrow(file: BinaryIO, _: pa.Schema | None) -> FileRows:
     if not is_file:
         stream = pa.ipc.open_stream(file)
         return stream.schema, iter(stream)
-    found = pa.ipc.open_file(file)
-    return found.schema, (found.get_batch(n) for n in range(found.num_record_batches))
+    reader = pa.ipc.open_file(file)
+    return reader.schema, (reader.get_batch(n) for n in range(reader.num_record_batches))
 
 
 def _csv(file: BinaryIO, schema: pa.Schema | None) -> FileRows:
-    nested = [field for field in schema or () if pa.types.is_nested(_storage(field.type))]
-    types = {field.name: _csv_type(field.type) for field in schema or () if field not in nested}
+    kinds = {field.name: field.type for field in schema or ()}
+    types = {
+        name: pa.string() if is_binary(_storage(kind)) else _storage(kind)
+        for name, kind in kinds.items()
+        if not pa.types.is_nested(_storage(kind))
+    }
     reader = pa_csv.open_csv(
         file,
-        read_options=pa_csv.ReadOptions(block_size=_BLOCK_BYTES),
+        read_options=pa_csv.ReadOptions(block_size=_CSV_BLOCK),
         parse_options=pa_csv.ParseOptions(newlines_in_values=True),
         convert_options=pa_csv.ConvertOptions(
             column_types=types,
@@ -159,162 +149,138 @@ def _csv(file: BinaryIO, schema: pa.Schema | None) -> FileRows:
             quoted_strings_can_be_null=False,
         ),
     )
-    for field in nested:
-        if field.name in reader.schema.names:
-            raise InvalidCallError(
-                f"column {field.name!r} is {field.type}, which CSV has no form for"
-            )
-    return reader.schema, iter(reader)
+    names = reader.schema.names
+    for name in names:
+        if name in kinds and name not in types:
+            raise InvalidCallError(f"column {name!r} is {kinds[name]}, which CSV has no form for")
+
+    def typed(column: pa.Array, kind: pa.DataType) -> pa.Array:
+        if column.type == kind:
+            return column
+        if is_binary(_storage(kind)):
+            return _array(column.to_pylist(), kind, "")
+        return pa.ExtensionArray.from_storage(kind, column)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in reader:
+            pairs = zip(names, batch.columns, strict=True)
+            columns = [typed(column, kinds.get(name, column.type)) for name, column in pairs]
+            yield pa.RecordBatch.from_arrays(columns, names)
+
+    return reader.schema, batches()
+
+
+_READERS = {FileFormat.PARQUET: _parquet, FileFormat.ARROW: _arrow, FileFormat.CSV: _csv}
 
 
 def _json(file: BinaryIO, schema: pa.Schema | None, fill: bool) -> FileRows:
-    lines = _as_lines(file)
-    rows = _first_rows(lines)
-    named = set[str]().union(*rows)
-    parse = pa_json.ParseOptions()
-    if schema is not None:
-        _check_known(named, schema.names, "the table has not: drop or rename them")
-        # What no row names would be read as nulls, in silence. A type that is not given is guessed:
-        # a text that looks like a date would be another one afterwards.
-        schema = pa.schema([field for field in schema if field.name in named])
-        wanted = [pa.field(f.name, _json_type(f.type, f.name)) for f in schema]
-        _check_rows(lines, rows, schema, fill)
-        parse = pa_json.ParseOptions(
-            explicit_schema=pa.schema(wanted), unexpected_field_behavior="error"
-        )
-    lines.seek(0)
-    reader = pa_json.open_json(lines, pa_json.ReadOptions(block_size=_BLOCK_BYTES), parse)
+    rows = _objects(file, Decimal if schema else float)
+    first = list(islice(rows, _JSON_ROWS))
+    if not first:
+        raise InvalidCallError("it has no rows")
     if schema is None:
-        _check_known(named, reader.schema.names, "come late: types are guessed from its first rows")
-        _check_rows(lines, rows, reader.schema, fill)
-    return reader.schema, iter(reader)
+        names = dict.fromkeys(name for _, row in first for name in row)
+        schema = pa.schema([(n, pa.array([row.get(n) for _, row in first]).type) for n in names])
+
+    batch = _json_batch(first, schema, fill)  # before a table is made of its schema
+
+    def batches(columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+        yield batch
+        while some := list(islice(rows, _JSON_ROWS)):
+            yield _json_batch(some, columns, fill)
+
+    return schema, batches(schema)
 
 
-def _first_rows(lines: BinaryIO) -> dict[frozenset[str], int]:
-    """The columns that rows of the file name, and the first row that names just these."""
-    first: dict[frozenset[str], int] = {}
-    for number, row in _objects(lines):
-        first.setdefault(frozenset(row), number)
-    return first
+def _json_batch(
+    rows: list[tuple[int, dict[str, Any]]], schema: pa.Schema, fill: bool
+) -> pa.RecordBatch:
+    for number, row in rows:
+        _check_row(number, row, schema, fill)
+    columns = [_array([row.get(f.name) for _, row in rows], f.type, f.name) for f in schema]
+    return pa.record_batch(columns, names=schema.names)
 
 
-def _check_rows(
-    lines: BinaryIO, rows: Mapping[frozenset[str], int], schema: pa.Schema, fill: bool
-) -> None:
-    """Raise InvalidCallError for a row without some of the columns, which are `schema`, or with
-    other fields inside of them; `rows` are the `_first_rows`."""
-    for names, number in rows.items():
-        lacking = [name for name in schema.names if name not in names]
-        if lacking and not fill:
+def _objects(file: BinaryIO, floats: type) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The rows of a file, by number; an array is read whole."""
+    decoder = json.JSONDecoder(parse_float=floats, object_pairs_hook=_distinct)
+    is_array = file.read(256).lstrip()[:1] == b"["
+    file.seek(0)
+    lines = ((n, decoder.decode(line.decode())) for n, line in enumerate(file, 1) if line.strip())
+    for number, row in enumerate(decoder.decode(file.read().decode()), 1) if is_array else lines:
+        if isinstance(row, dict):
+            yield number, row
+        else:
+            raise InvalidCallError(f"row {number} is not an object: {str(row)[:40]}")
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        raise InvalidCallError(f"an object has a name twice: {[name for name, _ in pairs]}")
+    return row
+
+
+def _check_row(number: int, row: Mapping[str, Any], schema: pa.Schema, fill: bool) -> None:
+    names = schema.names
+    if row.keys() != set(names):
+        unknown = sorted(row.keys() - set(names))
+        if unknown:
+            raise InvalidCallError(
+                f"row {number} has the columns {unknown}, which are not in the table, or in the "
+                "first rows of a file that makes one: drop or rename them"
+            )
+        if not fill:
+            lacking = [name for name in names if name not in row]
             raise missing_columns(f"row {number} lacks", lacking, FILL)
-    structs = [field for field in schema if has_structs(field.type)]
-    for number, row in _objects(lines) if structs else ():
-        for field in structs:
+    for field in schema:
+        if pa.types.is_nested(_storage(field.type)):
             check_value(row.get(field.name), field, number, fill=fill, option=FILL)
 
 
-def _objects(lines: BinaryIO) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The rows of a file, by number."""
-    lines.seek(0)
-    for number, line in enumerate(lines, 1):
-        if line.isspace():
-            continue
-        row = json.loads(line)
-        if not isinstance(row, dict):  # Arrow reads null as a row, or crashes
-            raise InvalidCallError(f"row {number} is not an object: {line[:40]!r}")
-        yield number, row
-
-
-def _check_known(named: set[str], known: list[str], why: str) -> None:
-    unknown = sorted(named.difference(known))
-    if unknown:
-        raise InvalidCallError(f"it names the columns {unknown}, which {why}")
-
-
-_READERS = {
-    FileFormat.PARQUET: _parquet,
-    FileFormat.ARROW: _arrow,
-    FileFormat.CSV: _csv,
-}
-
-
-def _as_lines(file: BinaryIO) -> BinaryIO:
-    """JSON with one object a line, whether the file has lines or an array."""
-    start = file.read(256).lstrip()[:1]
-    file.seek(0)
-    if start != b"[":
-        return file
-    rows = (_BREAK.sub(" ", row) for row in _array_rows(file.read().decode()))
-    return io.BytesIO("\n".join(rows).encode())
-
-
-def _array_rows(text: str) -> Iterator[str]:
-    """The values of a JSON array as they are written: numbers keep all their digits."""
-    decoder = json.JSONDecoder()
-    start = _next(text, text.index("[") + 1)
-    more = text[start : start + 1] != "]"
-    while more:
-        _, end = decoder.raw_decode(text, start)
-        yield text[start:end]
-        end = _next(text, end)
-        more = text[end : end + 1] == ","
-        start = _next(text, end + 1) if more else end
-    if text[start : start + 1] != "]" or _next(text, start + 1) < len(text):
-        raise json.JSONDecodeError("',' or the array's end expected", text, start)
-
-
-def _next(text: str, position: int) -> int:
-    """Where the text goes on after white space."""
-    found = _SPACE.match(text, position)
-    return found.end() if found else position
-
-
-def _csv_type(kind: pa.DataType) -> pa.DataType:
-    kind = _storage(kind)
-    return pa.string() if is_binary(kind) else kind
-
-
-def _json_type(kind: pa.DataType, name: str, *, inner: bool = False) -> pa.DataType:
-    """A type that Arrow's JSON reader has, and that casts to `kind`."""
-    kind = _storage(kind)
-    if pa.types.is_struct(kind):
-        return pa.struct([(f.name, _json_type(f.type, name, inner=True)) for f in kind])
-    by_hand = is_binary(kind) or pa.types.is_time(kind)
-    if pa.types.is_map(kind) or pa.types.is_duration(kind) or (inner and by_hand):
-        raise InvalidCallError(f"column {name!r} has {kind}, which is not read from JSON")
-    if pa.types.is_nested(kind):
-        return pa.list_(_json_type(kind.value_type, name, inner=True))
+def _array(values: list[Any], kind: pa.DataType, name: str) -> pa.Array:
+    """JSON's values of the column `name` in a type, each as it is or not at all."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(kind, _array(values, kind.storage_type, name))
     if pa.types.is_dictionary(kind):
-        return _json_type(kind.value_type, name, inner=inner)
-    if pa.types.is_float16(kind):
-        return pa.float32()
-    if pa.types.is_date(kind) or by_hand:
-        return pa.string()
-    return kind
+        return _array(values, kind.value_type, name).cast(kind)
+    if pa.types.is_struct(kind):
+        _check_all(values, dict, kind, name)
+        parts = [
+            _array([None if v is None else v.get(f.name) for v in values], f.type, name)
+            for f in kind
+        ]
+        nulls = pa.array([value is None for value in values], pa.bool_())
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=nulls)
+    if is_list(kind):
+        _check_all(values, list, kind, name)
+        inner = _array([item for value in values for item in value or ()], kind.value_type, name)
+        ends, end = [0], 0
+        for value in values:
+            end += len(value or ())
+            ends.append(end)
+        nulls = pa.array([value is None for value in values], pa.bool_())
+        lists = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), inner, mask=nulls)
+        # Arrow's cast to the same type makes an invalid array of structs with a null type.
+        return lists if lists.type == kind else lists.cast(kind)
+    if pa.types.is_map(kind) or pa.types.is_duration(kind):
+        raise InvalidCallError(f"column {name!r} has {kind}, which is not read from JSON")
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return pa.array(values, pa.string()).cast(kind)
+    if is_binary(kind) or pa.types.is_time(kind):
+        read: Any = bytes.fromhex if is_binary(kind) else time.fromisoformat
+        return pa.array([None if value is None else read(value) for value in values], kind)
+    if pa.types.is_decimal(kind):
+        values = [None if v is None or isinstance(v, bool) else Decimal(v) for v in values]
+    elif pa.types.is_floating(kind):
+        values = [float(value) if isinstance(value, Decimal) else value for value in values]
+    return exact_values(values, pa.field(name, kind))
 
 
-def _typed(batch: pa.RecordBatch, schema: pa.Schema, kind: FileFormat) -> pa.RecordBatch:
-    """What was read as text in the types of the table; other formats have types of their own."""
-    if kind not in (FileFormat.CSV, FileFormat.JSON):
-        return batch
-    known = {field.name: field.type for field in schema}
-    columns = [
-        _converted(column, known.get(name, column.type))
-        for name, column in zip(batch.schema.names, batch.columns, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
-
-
-def _converted(column: Any, kind: pa.DataType) -> Any:
-    storage = _storage(kind)
-    is_text = pa.types.is_string(column.type)
-    if is_text and (is_binary(storage) or pa.types.is_time(storage)):
-        read = bytes.fromhex if is_binary(storage) else time.fromisoformat
-        values = [None if text is None else read(text) for text in column.to_pylist()]
-        column = pa.array(values, storage)
-    elif column.type != storage:
-        column = column.cast(storage)
-    return column if storage == kind else pa.ExtensionArray.from_storage(kind, column)
+def _check_all(values: Iterable[Any], form: type, kind: pa.DataType, name: str) -> None:
+    for value in values:
+        if value is not None and not isinstance(value, form):
+            raise InvalidCallError(f"column {name!r}: {str(value)[:40]!r} is not a {kind}")
 
 
 def _storage(kind: pa.DataType) -> pa.DataType:

@@ -10,11 +10,11 @@ import itertools
 import json
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime, time, timedelta
 from enum import Enum
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 from rich.cells import cell_len
@@ -22,11 +22,10 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 from rich.segment import Segment, Segments
-from rich.table import Table as Grid
 from rich.text import Text
 
 from memwal_sql.cli.options import Output
-from memwal_sql.cli.sinks import stdout_errors
+from memwal_sql.cli.sinks import named_errors
 from memwal_sql.maintain.progress import Progress, Report, report_nothing
 from memwal_sql.view.texts import visible, visible_json, visible_lines
 
@@ -53,7 +52,7 @@ def show(thing: RenderableType) -> None:
         for text, style, control in console.render(thing)
         if not control
     )
-    with stdout_errors():
+    with named_errors():
         console.print(Segments(shown), end="")
 
 
@@ -82,7 +81,7 @@ def show_result(value: object, text: str, output: Output) -> None:
 
 def print_line(text: str) -> None:
     """Write lines."""
-    with stdout_errors():
+    with named_errors():
         sys.stdout.write(visible_lines(text) + "\n")
         sys.stdout.flush()
 
@@ -95,25 +94,12 @@ def show_rows(rows: pa.Table, output: Output, note: str | None = None) -> None:
     if not rows.num_rows and note is not None:
         remark(note)
         return
-    columns = (column.to_pylist() for column in rows.columns)  # names may repeat
-    show(grid(rows.column_names, zip(*columns, strict=True)))
-
-
-def grid(names: Iterable[str], rows: Iterable[Iterable[object]]) -> Grid:
-    """A table for the terminal. Numbers stand at the right."""
-    result = Grid(header_style="bold", box=None, pad_edge=False)
-    cells = [list(row) for row in rows]
-    for position, name in enumerate(names):
-        numeric = any(_is_number(row[position]) for row in cells)
-        side: Literal["left", "right"] = "right" if numeric else "left"
-        result.add_column(Text(visible(name)), justify=side, overflow="fold")
-    for row in cells:
-        result.add_row(*(Text(cell_text(value)) for value in row))
-    return result
+    for line in aligned_lines(rows.column_names, rows.to_batches()):
+        print_line(line)
 
 
 def aligned_lines(names: Sequence[str], batches: Sequence[pa.RecordBatch]) -> Iterator[str]:
-    """Rows as lines of text for a file or a pipe: whole, however many and however wide."""
+    """Rows as lines of text, whole, however many and however wide. Numbers stand at the right."""
     if not any(batch.num_rows for batch in batches):
         return
     numeric = [
@@ -195,7 +181,3 @@ def progress_bars(output: Output) -> Iterator[Report]:
             bars.update(tasks[key], completed=progress.done, total=progress.total)
 
         yield report
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import codecs
 import io
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
@@ -19,16 +17,13 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from exec_nodes.arrow.arrays import is_binary
-from memwal_sql.cli.options import Output
-from memwal_sql.cli.output import aligned_lines, json_line, remark, show_rows
-from memwal_sql.cli.replace_file import replaced_file
-from memwal_sql.cli.sinks import named_sink, standard_output
+from memwal_sql.cli.output import aligned_lines, json_line, remark
+from memwal_sql.cli.sinks import replaced_file, standard_output
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.session.clauses import check_names_differ
 from memwal_sql.view.texts import visible_lines
 
 _MOST_IN_A_TERMINAL = 1000
-_KEPT_IN_MEMORY = 16 << 20
 
 
 class RowFormat(StrEnum):
@@ -76,14 +71,10 @@ def write_rows(
     if most is None and file is None and output is RowFormat.TABLE and sys.stdout.isatty():
         most = _MOST_IN_A_TERMINAL
     taken = _Taken(batches, most)
-    if file is None and output is RowFormat.TABLE and sys.stdout.isatty():
-        rows = pa.Table.from_batches(taken, schema)
-        show_rows(rows, Output.TABLE, "no rows")
-    else:
-        with _sink(file, output) as sink:
-            _WRITERS[output](sink, schema, taken)
-        if output is RowFormat.TABLE and not taken.rows:
-            remark("no rows")
+    with _sink(file, output) as sink:
+        _WRITERS[output](sink, schema, taken)
+    if output is RowFormat.TABLE and not taken.rows:
+        remark("no rows")
     if taken.were_more:
         remark(f"only the first {most} rows: --max-rows shows more")
 
@@ -113,19 +104,9 @@ def _sink(file: Path | None, output: RowFormat) -> Iterator[BinaryIO]:
     """Where rows go. Whatever it was opened by, a terminal gets no Parquet, and text that it shows
     and does not obey."""
     with standard_output() if file is None else replaced_file(file) as sink:
-        if sink.isatty():
-            if output is RowFormat.PARQUET:
-                raise InvalidCallError("Parquet is no text: name a file by --to")
-            sink = cast(BinaryIO, _Terminal(sink))
-        if file is not None or output is not RowFormat.JSON:
-            yield sink
-            return
-        # Half an array is no JSON: it is written when it is whole.
-        with tempfile.SpooledTemporaryFile(_KEPT_IN_MEMORY) as whole:
-            name = f"a temporary file in {tempfile.gettempdir()}"
-            yield named_sink(cast(BinaryIO, whole), name)
-            whole.seek(0)
-            shutil.copyfileobj(whole, sink)
+        if sink.isatty() and output is RowFormat.PARQUET:
+            raise InvalidCallError("Parquet is not text: name a file by --to")
+        yield cast(BinaryIO, _Terminal(sink)) if sink.isatty() else sink
 
 
 class _Terminal(io.RawIOBase):
@@ -139,9 +120,8 @@ class _Terminal(io.RawIOBase):
         return True
 
     def write(self, data: Any, /) -> int:
-        given = bytes(data)
-        self._below.write(visible_lines(self._decoder.decode(given)).encode())
-        return len(given)
+        self._below.write(visible_lines(self._decoder.decode(bytes(data))).encode())
+        return len(data)
 
 
 def _write_table(sink: BinaryIO, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
@@ -149,20 +129,20 @@ def _write_table(sink: BinaryIO, schema: pa.Schema, batches: Iterable[pa.RecordB
         sink.write(line.encode() + b"\n")
 
 
-def _write_json(
-    sink: BinaryIO, schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, lines: bool
-) -> None:
+def _write_json_lines(sink: BinaryIO, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    for line in _json_lines(schema, batches):
+        sink.write(line + b"\n")
+
+
+def _write_json(sink: BinaryIO, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    # Half an array is not JSON: it is written when it is whole.
+    sink.write(b"[" + b",\n ".join(_json_lines(schema, batches)) + b"]\n")
+
+
+def _json_lines(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
     check_names_differ(schema.names)
-    before, between, after = (b"", b"\n", b"") if lines else (b"[", b",\n ", b"]")
-    first = True
-    sink.write(before)
     for batch in batches:
-        for row in batch.to_pylist():
-            sink.write((b"" if first else between) + json_line(row).encode())
-            first = False
-    sink.write(after)
-    if not (lines and first):
-        sink.write(b"\n")
+        yield from (json_line(row).encode() for row in batch.to_pylist())
 
 
 def _write_csv(sink: BinaryIO, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
@@ -204,8 +184,8 @@ def _hex_digits(column: Any) -> Any:
 
 _WRITERS: Mapping[RowFormat, Callable[[BinaryIO, pa.Schema, Iterable[pa.RecordBatch]], None]] = {
     RowFormat.TABLE: _write_table,
-    RowFormat.JSON: partial(_write_json, lines=False),
-    RowFormat.JSONL: partial(_write_json, lines=True),
+    RowFormat.JSON: _write_json,
+    RowFormat.JSONL: _write_json_lines,
     RowFormat.CSV: _write_csv,
     RowFormat.PARQUET: _write_parquet,
 }

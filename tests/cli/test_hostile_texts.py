@@ -142,7 +142,7 @@ def test_no_parquet_is_sent_to_a_terminal(table: Any, way: tuple[str, ...]) -> N
     query = ("sql", table.uri, "SELECT id FROM t", "--output", "parquet", *way)
     code, shown = in_a_terminal(sys.executable, "-m", "memwal_sql", *query)
     assert code == ExitCode.CALL
-    assert "Parquet is no text" in shown and "PAR1" not in shown
+    assert "Parquet is not text" in shown and "PAR1" not in shown
 
 
 def test_json_says_the_same_as_the_data(table: Any) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from memwal_sql.cli import replace_file
+from memwal_sql.cli import sinks
 from memwal_sql.storage.cache import disk_cache
 from memwal_sql.storage.cache.disk_cache import DiskCache, OriginalFile
 from memwal_sql.storage.objects import (
@@ -141,7 +141,7 @@ def of_user(folder: Path) -> Call:
     file.parent.mkdir()
 
     def call(step: int) -> None:
-        with replace_file.replaced_file(file) as sink:
+        with sinks.replaced_file(file) as sink:
             sink.write(b"%d" % step)
 
     return call
@@ -168,7 +168,7 @@ PLACES: dict[str, tuple[tuple[ModuleType, ...], Callable[[Path], Call]]] = {
     "delete_in_bulk": (_OF_FILES, of_store(partial(deleted, bulk=True))),
     "cache": ((*_OF_FILES, disk_cache), of_cache),
     "commit log": ((contextlib, commit_log), of_log),
-    "file of a user": ((contextlib, descriptors, whole_file, replace_file), of_user),
+    "file of a user": ((contextlib, descriptors, whole_file, sinks), of_user),
 }
 
 
