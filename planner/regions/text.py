@@ -1,21 +1,20 @@
 """Region specs as text, the same for Python, the command line and Spark.
 
-    regions  = "manual" | field { "," field }
-    field    = function [ "(" [ argument { "," argument } [","] ] ")" ]
-    argument = [ parameter "=" ] ( word | "[" words "]" | "(" words ")" )
-    word     = text in single, double or back quotes, or what stands between commas and brackets
-
-Functions and parameters are those of `factories`: `bucket(id, 16), year(at, name=since)`. The
-columns of `multi_bucket(a, b, 8)` may do without brackets. Within quotes a backslash escapes quotes
-and itself.
+A text is `manual`, or calls of the functions of `factories` with commas between, written as in
+Python: `bucket(id, 16), year(at, name=since)`. Names that are words of Python need no quotes; in
+single and double quotes a backslash escapes quotes and itself, in back quotes nothing. The columns
+of `multi_bucket(a, b, 8)` may do without brackets.
 """
 
 from __future__ import annotations
 
+import ast
 import inspect
+import keyword
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from typing import TypeAlias
 
 from exec_nodes.base.errors import InvalidCallError
 from planner.regions import factories
@@ -33,12 +32,10 @@ _FUNCTIONS: dict[str, Callable[..., RegionField]] = {
 }
 _NUMBERS = ("num_buckets", "width")
 _MANUAL = re.compile(r"\s*manual\s*(\(\s*\)\s*)?", re.IGNORECASE)
-_FUNCTION = re.compile(r"\s*([A-Za-z_]+)\s*")
-_PARAMETER = re.compile(r"([a-z_]+)\s*=\s*")
 _QUOTED = re.compile(r"""(?s:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|`([^`]*)`)""")
-_WORD = re.compile(r"[^,()]+")
-_WORD_IN_LIST = re.compile(r"[^,()\[\]]+")
 _ESCAPED = re.compile(r"""\\(['"\\])""")
+_PLACE = re.compile(r"'[0-9]+'")
+_Value: TypeAlias = str | list[str]
 
 
 def spec_of(regions: Regions, spec_id: int) -> RegionSpec:
@@ -47,7 +44,7 @@ def spec_of(regions: Regions, spec_id: int) -> RegionSpec:
     if isinstance(regions, str):
         if _MANUAL.fullmatch(regions):
             return factories.manual()
-        regions = _Parser(regions).fields()
+        regions = _fields_of(regions)
     if isinstance(regions, RegionSpec):
         return regions
     if isinstance(regions, RegionField):
@@ -70,106 +67,62 @@ def text_of(spec: RegionSpec) -> str:
     return ", ".join(map(_field_text, spec.fields)) or "manual"
 
 
-class _Parser:
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._at = 0
+def _fields_of(text: str) -> list[RegionField]:
+    """The fields of a text, which Python parses with a number in place of each quoted name."""
+    quoted: list[str] = []
 
-    def fields(self) -> list[RegionField]:
-        fields = [self._field()]
-        while self._sign(","):
-            fields.append(self._field())
-        if self._at < len(self._text):
-            raise self._refused(self._at, "a comma or the end is missing")
-        return fields
+    def keep(match: re.Match[str]) -> str:
+        plain = match[3] is not None
+        quoted.append(match[3] if plain else _ESCAPED.sub(r"\1", match[match.lastindex or 0]))
+        return f"'{len(quoted) - 1}'"
 
-    def _field(self) -> RegionField:
-        self._skip_space()
-        start = self._at
-        call = _FUNCTION.match(self._text, self._at)
-        function = None if call is None else _FUNCTIONS.get(call[1].lower())
-        if call is None or function is None:
-            there = start < len(self._text)
-            raise self._refused(start, "there is no such function" if there else "one is missing")
-        self._at = call.end()
-        given: list[str | list[str]] = []
-        named: dict[str, str | list[str]] = {}
-        parameters = inspect.signature(function).parameters
-        if self._sign("("):
-            while not self._sign(")"):
-                parameter = _PARAMETER.match(self._text, self._at)
-                if parameter is not None:
-                    if parameter[1] not in parameters:
-                        has = f"{call[1].lower()} has the parameters {', '.join(parameters)}"
-                        raise self._refused(self._at, f"{has}; quote the name of a column")
-                    self._at = parameter.end()
-                    named[parameter[1]] = self._value()
-                elif named:
-                    raise self._refused(self._at, "it must be named, as those before it are")
-                else:
-                    given.append(self._value())
-                self._end_of_item(")")
-        if function is factories.multi_bucket and given and isinstance(given[0], str):
-            columns = len(given) if "num_buckets" in named else len(given) - 1
-            given = [[str(one) for one in given[:columns]], *given[columns:]]
-        try:
-            bound = inspect.signature(function).bind(*given, **named)
-            for name, value in bound.arguments.items():
-                bound.arguments[name] = _argument(function, name, value)
-            return function(*bound.args, **bound.kwargs)
-        except (TypeError, InvalidCallError) as error:
-            raise self._refused(start, str(error)) from None
+    source = f"[{_QUOTED.sub(keep, text)}]"
+    try:
+        body = ast.parse(source, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise _refused(text, f"{error}; quote names that are not words of Python") from None
+    if not isinstance(body, ast.List) or not body.elts:
+        raise _refused(text, "a function is missing")
+    return [_field(text, source, node, quoted) for node in body.elts]
 
-    def _value(self) -> str | list[str]:
-        for opening, closing in ("[]", "()"):
-            if self._sign(opening):
-                words = []
-                while not self._sign(closing):
-                    words.append(self._word(_WORD_IN_LIST))
-                    self._end_of_item(closing)
-                return words
-        return self._word(_WORD)
 
-    def _word(self, unquoted: re.Pattern[str]) -> str:
-        quoted = _QUOTED.match(self._text, self._at)
-        if quoted is not None:
-            self._at = quoted.end()
-            text = quoted[quoted.lastindex or 0]
-            return text if quoted[3] is not None else _ESCAPED.sub(r"\1", text)
-        word = unquoted.match(self._text, self._at)
-        if word is None or word[0][0] in "'\"`":
-            reason = "an argument is missing" if word is None else "a quote is not closed"
-            raise self._refused(self._at, reason)
-        self._at = word.end()
-        return word[0].strip()
+def _field(text: str, source: str, node: ast.expr, quoted: list[str]) -> RegionField:
+    def value(node: ast.expr) -> _Value:
+        if isinstance(node, ast.List | ast.Tuple):
+            return [str(value(inner)) for inner in node.elts]
+        word = ast.get_source_segment(source, node) or ""
+        if _PLACE.fullmatch(word):
+            return quoted[int(word[1:-1])]
+        if "'" in word:
+            raise _refused(text, "a comma is missing, or the quotes of a whole name")
+        return word
 
-    def _end_of_item(self, closing: str) -> None:
-        """Go on behind a comma, or up to the closing bracket."""
-        if not self._sign(",") and self._text[self._at : self._at + 1] != closing:
-            raise self._refused(self._at, f"a comma or {closing!r} is missing")
+    call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
+    name = call.func.id.lower() if isinstance(call.func, ast.Name) else ""
+    function = _FUNCTIONS.get(name)
+    if function is None:
+        raise _refused(text, f"there is no function {name or ast.unparse(call.func)!r}")
+    given = [value(one) for one in call.args]
+    named = {str(one.arg): value(one.value) for one in call.keywords}
+    if function is factories.multi_bucket and given and isinstance(given[0], str):
+        columns = len(given) if "num_buckets" in named else len(given) - 1
+        given = [[str(one) for one in given[:columns]], *given[columns:]]
+    try:
+        bound = inspect.signature(function).bind(*given, **named)
+        for parameter, argument in bound.arguments.items():
+            bound.arguments[parameter] = _argument(function, parameter, argument)
+        return function(*bound.args, **bound.kwargs)
+    except (TypeError, InvalidCallError) as error:
+        raise _refused(text, f"{name}: {error}") from None
 
-    def _sign(self, sign: str) -> bool:
-        """Go on behind `sign`, and the spaces around it, if it is next."""
-        self._skip_space()
-        if not self._text.startswith(sign, self._at):
-            return False
-        self._at += 1
-        self._skip_space()
-        return True
 
-    def _skip_space(self) -> None:
-        while self._text[self._at : self._at + 1].isspace():
-            self._at += 1
-
-    def _refused(self, at: int, reason: str) -> InvalidCallError:
-        rest = self._text[at:].strip()
-        place = f"{rest[:40]!r} at character {at + 1}" if rest else "at the end"
-        return InvalidCallError(
-            f"regions={self._text!r}: {place}: {reason}. Write functions of key columns, separated "
-            "by commas: bucket(id, 8), lance_bucket(id, 8), multi_bucket(a, b, 8), "
-            "truncate(name, 3), identity(country), year(ts), month(ts), day(ts), hour(ts), "
-            "expression('col0 % 10', id), unsharded(); or manual"
-        )
+def _refused(text: str, reason: str) -> InvalidCallError:
+    return InvalidCallError(
+        f"regions={text!r}: {reason}. Write functions of key columns, separated by commas: "
+        "bucket(id, 8), lance_bucket(id, 8), multi_bucket(a, b, 8), truncate(name, 3), "
+        "identity(country), year(ts), month(ts), day(ts), hour(ts), expression('col0 % 10', id), "
+        "unsharded(); or manual"
+    )
 
 
 def _argument(function: Callable[..., RegionField], name: str, value: object) -> object:
@@ -201,12 +154,12 @@ def _field_text(field: RegionField) -> str:
             function = "lance_bucket"
     text = f"{function}({', '.join(arguments)})"
     with suppress(InvalidCallError):  # where storage has what is not known
-        if _Parser(text).fields()[0].field_id == field.field_id:
+        if _fields_of(text)[0].field_id == field.field_id:
             return text
     return f"{function}({', '.join([*arguments, f'name={_quoted(field.field_id)}'])})"
 
 
 def _quoted(word: str) -> str:
-    if word.isidentifier():
+    if word.isidentifier() and not keyword.iskeyword(word):
         return word
     return "'" + word.replace("\\", "\\\\").replace("'", "\\'") + "'"
