@@ -123,7 +123,6 @@ def test_no_folders_import_one_another() -> None:
 # Imports from a folder into one that is drawn above it. The list may only get shorter.
 ARROWS_UP = {
     ("exec_nodes/sources", "exec_nodes/text"),  # a MemTable keeps postings of its texts
-    ("memwal_sql/maintain", "memwal_sql/bulk"),  # the collector lists what is staged
 }
 
 

@@ -16,7 +16,7 @@ from memwal_sql.bulk.publish_region import PublishLimits, RegionPublisher
 from memwal_sql.bulk.read import PARALLEL, StagedRegion, staged_regions
 from memwal_sql.bulk.stage import StagedTask
 from memwal_sql.errors import InvalidCallError, StoreUnavailableError
-from memwal_sql.maintain.lease import maintenance_lease
+from memwal_sql.maintain.lease import PUBLISHING, maintenance_lease
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.batch_marks import BatchMark, complete, last_complete
 from memwal_sql.state.context import TableContext
@@ -32,8 +32,6 @@ from memwal_sql.write.router import RegionKey, RegionValues, active_spec
 from planner.model import TableInfo
 from planner.regions.spec import RegionSpec
 from planner.regions.values import region_name
-
-TURN = "publishing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +80,7 @@ class Publisher:
         def publish(part: StagedRegion) -> bool:
             return self._regions[part.key].publish(part.batch, mark)
 
-        with maintenance_lease(context.store, f"publishing {mark or uuid4().hex}", name=TURN):
+        with maintenance_lease(context.store, f"publishing {mark or uuid4().hex}", name=PUBLISHING):
             context.check_writes()
             for part in parts:
                 if part.key not in self._regions:

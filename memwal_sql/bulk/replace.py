@@ -29,12 +29,11 @@ from lance.fragment import DeletionFile, FragmentMetadata, write_fragments
 
 from exec_nodes.evolution.project import same_columns
 from exec_nodes.lance.reading import written
-from memwal_sql.bulk.publish import TURN
 from memwal_sql.bulk.read import StagedReader, StagedRegion, staged_regions
 from memwal_sql.bulk.stage import StagedTask
 from memwal_sql.errors import ConflictError, FencedError, RetryError
 from memwal_sql.maintain.details import details_of, latest_dataset
-from memwal_sql.maintain.lease import Lease, maintenance_lease
+from memwal_sql.maintain.lease import PUBLISHING, Lease, maintenance_lease
 from memwal_sql.state.base_table import BaseTable, stored_columns
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.commits import base_commit
@@ -96,7 +95,7 @@ class Replacement:
         return over_conflicts(self.empty_wals, self.context.uri, on=FencedError)
 
     def _turn(self) -> AbstractContextManager[Lease]:
-        return maintenance_lease(self.context.store, f"replacing {uuid4().hex}", name=TURN)
+        return maintenance_lease(self.context.store, f"replacing {uuid4().hex}", name=PUBLISHING)
 
     def _fragments(self, parts: Sequence[StagedRegion]) -> list[FragmentMetadata]:
         """Those of the tasks' data files, and of what is written again.

@@ -33,7 +33,6 @@ from planner.regions.ids import region_id
 from planner.regions.spec import RegionSpec
 from planner.regions.values import RegionValue
 
-STAGING_FOLDER = f"{paths.RECORD_FOLDER}/staging"
 _MIB = 1 << 20
 
 
@@ -98,7 +97,7 @@ class Stager:
         form: RowForm,
         folder: str,
     ) -> None:
-        """`folder` is the job's, below `STAGING_FOLDER`; an attempt has one of its own in it."""
+        """`folder` is the job's, below the staging folder; an attempt has one of its own in it."""
         self._store = store
         self._writer = writer
         self._spec = spec
@@ -212,7 +211,7 @@ def staging_folder(job: str) -> str:
     """The folder of a job or query. Raises InvalidCallError for what can be the id of none: what
     is staged there is deleted with the folder."""
     check_id("job", job)
-    return f"{STAGING_FOLDER}/{job}"
+    return f"{paths.STAGING_FOLDER}/{job}"
 
 
 # Routing and filling buffers costs less a row for a few large tables than for Spark's batches.

@@ -34,6 +34,7 @@ from memwal_sql.storage.records.table import Record, Records
 _log = life_log(__name__)
 
 MAINTENANCE = "maintenance"
+PUBLISHING = "publishing"
 _KEPT = 8
 _MOST_RECORDS = 32
 _MOST_PROCESSES = 2**31 - 1

@@ -12,6 +12,7 @@ from uuid import UUID
 
 MEM_WAL_FOLDER = "_mem_wal"
 RECORD_FOLDER = "_memwal_sql"
+STAGING_FOLDER = f"{RECORD_FOLDER}/staging"
 BASE_VERSIONS_FOLDER = "_versions"
 BLOOM_FILTER = "bloom_filter.bin"
 BASE_FOLDERS = ("data", "_deletions", "_indices", "_transactions", BASE_VERSIONS_FOLDER)

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 import memwal_sql as mw
 from memwal_sql.bulk.rows import RowForm
-from memwal_sql.bulk.stage import STAGING_FOLDER, staging_folder
+from memwal_sql.bulk.stage import staging_folder
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.state.batch_marks import BatchMark
+from memwal_sql.storage.paths import STAGING_FOLDER
 from memwal_sql.table import Table
 from tests.each import each
 from tests.model.folder_state import folder_state

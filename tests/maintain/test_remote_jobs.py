@@ -12,7 +12,6 @@ from uuid import uuid4
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.bulk.stage import STAGING_FOLDER
 from memwal_sql.maintain.lease import maintenance_lease
 from memwal_sql.storage import paths
 from memwal_sql.storage.objects.open import open_store
@@ -114,7 +113,7 @@ def test_a_collection_lists_side_by_side(tmp_path: Path) -> None:
     """None of these is answered before all have come."""
     table = create(tmp_path, regions=2)
     collector = opened_over(table.uri, lambda store: HookedStore(Remote(store)))
-    folders = [paths.MEM_WAL_FOLDER, "_indices", STAGING_FOLDER]
+    folders = [paths.MEM_WAL_FOLDER, "_indices", paths.STAGING_FOLDER]
     folders += [f"{paths.RECORD_FOLDER}/checkpoints"]
     records = [f"{paths.RECORD_FOLDER}/{name}" for name in ("maintenance", "publishing")]
     waves = [(wave, Barrier(len(wave))) for wave in (folders, records)]

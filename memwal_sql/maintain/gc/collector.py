@@ -20,7 +20,6 @@ import pyarrow as pa
 
 from exec_nodes.base.tasks import map_concurrently
 from exec_nodes.lance.errors import BASE_NAME, lance_errors
-from memwal_sql.bulk.publish import TURN
 from memwal_sql.errors import (
     CorruptFileError,
     InvalidCallError,
@@ -45,7 +44,7 @@ from memwal_sql.maintain.gc.rules import (
     established_manifest,
     region_garbage,
 )
-from memwal_sql.maintain.lease import MAINTENANCE, delete_old_records
+from memwal_sql.maintain.lease import MAINTENANCE, PUBLISHING, delete_old_records
 from memwal_sql.maintain.progress import Progress, Report, report_nothing
 from memwal_sql.maintain.retention import Holds, retained_by_versions
 from memwal_sql.state.context import TableContext
@@ -244,7 +243,7 @@ class _Collector:
             self._store.remote,
             (
                 partial(delete_old_records, self._store, MAINTENANCE),
-                partial(delete_old_records, self._store, TURN),
+                partial(delete_old_records, self._store, PUBLISHING),
                 partial(remove_checkpoints, self._context, plan.checkpoints, kept),
             ),
         )

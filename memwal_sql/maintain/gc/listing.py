@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from memwal_sql.bulk.stage import STAGING_FOLDER
 from memwal_sql.storage import paths
 from memwal_sql.storage.objects.probe import PROBE_FOLDER
 from memwal_sql.storage.objects.protocol import ObjectMeta, ObjectStore
@@ -72,7 +71,7 @@ def survey_files(store: ObjectStore) -> Survey:
         (
             lambda: _add_regions(survey, store),
             lambda: survey.indexes.extend(store.list("_indices")),
-            lambda: survey.staged.extend(store.list(STAGING_FOLDER)),
+            lambda: survey.staged.extend(store.list(paths.STAGING_FOLDER)),
             add_others,
         ),
     )

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from memwal_sql.bulk.stage import STAGING_FOLDER
 from memwal_sql.maintain.gc.listing import Survey
 from memwal_sql.maintain.gc.rules import Garbage, Kind
+from memwal_sql.storage import paths
 from memwal_sql.storage.base.versions import BaseVersion
 from memwal_sql.storage.objects.protocol import ObjectMeta
 
@@ -47,14 +47,14 @@ def _staged(staged: Iterable[ObjectMeta], before: float) -> Iterator[Garbage]:
     """What jobs staged that neither published nor discarded it."""
     jobs: dict[str, list[ObjectMeta]] = {}
     for meta in staged:
-        job = meta.path[len(STAGING_FOLDER) + 1 :].partition("/")[0]
+        job = meta.path[len(paths.STAGING_FOLDER) + 1 :].partition("/")[0]
         jobs.setdefault(job, []).append(meta)
     for job, files in sorted(jobs.items()):
         if _is_older(before, files):
             yield Garbage(
                 Kind.STAGED,
                 None,
-                f"{STAGING_FOLDER}/{job}",
+                f"{paths.STAGING_FOLDER}/{job}",
                 sum(meta.size for meta in files),
                 "staged by a job that died",
                 tuple(meta.path for meta in files),
