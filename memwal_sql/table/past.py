@@ -1,11 +1,11 @@
 """The state of a table at a version, a time or a checkpoint."""
 
+import warnings
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from typing import Any, Self
 
-from exec_nodes.base.warning import warn
 from memwal_sql.errors import (
     ConflictError,
     InvalidCallError,
@@ -95,11 +95,12 @@ class PastTable(TableHandle):
                 f"version={version}) reads it"
             ) from error
         if table.reads_base_alone:
-            warn(
+            warnings.warn(
                 f"version {version} of {uri} has no record of its regions' states: it reads as the "
                 "base table alone, without what was not merged by then; merges and "
                 "snapshot_regions() make records",
                 UnrecordedVersionWarning,
+                stacklevel=3,  # of `open_table` and `as_of`
             )
         return table
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field
 from functools import partial
+from threading import RLock
 from typing import Any
 from uuid import UUID
 
@@ -56,7 +57,7 @@ class RegionOpener:
     of the last time, for every MemTable; `merged` is the merge progress of a region, of the base
     version that was read last; `submit` lets a flush be made soon; `lost` is called when one of
     them finds that the table is another one now, or when this package has become too old to write
-    it.
+    it. All regions share `order`.
     """
 
     context: TableContext
@@ -75,6 +76,7 @@ class RegionOpener:
     buffered: Callable[[bool], None]
     clock: Callable[[], float]
     sleep: Callable[[float], None]
+    order: AbstractContextManager[object] = field(default_factory=RLock)
 
     def claimer(self, spec: RegionSpec, values: RegionValues) -> OpenRegion:
         """A function that claims the region with these values, and creates it if needed."""
@@ -129,6 +131,7 @@ class RegionOpener:
                 sleep=self.sleep,
             ),
             options=self.options,
+            order=self.order,
             budget=self.budget,
             buffered=self.buffered,
             clock=self.clock,

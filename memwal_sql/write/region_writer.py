@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from threading import RLock
 
 import pyarrow as pa
@@ -49,7 +49,7 @@ class RegionWriter:
         region_id: the region.
         epoch: the writer epoch of the claim.
         entry_schema: the columns that the writer was opened with, and their field ids.
-        order: held while nothing else may be enqueued.
+        order: the lock of the table's writer, held while rows are enqueued.
         recent: the keys written after the cuts that are open; read under `order`.
     """
 
@@ -65,6 +65,7 @@ class RegionWriter:
         budget: MemoryBudget,
         buffered: Callable[[bool], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
+        order: AbstractContextManager[object] | None = None,
     ) -> None:
         self.region_id, self.epoch, self.entry_schema = lease.region_id, lease.epoch, wal.schema
         self._wal = wal
@@ -72,7 +73,8 @@ class RegionWriter:
         self._buffered = buffered
         self._budget = budget
         self._clock = clock
-        self._lock = self.order = RLock()
+        self._lock = RLock()  # taken within `order`
+        self.order = self._lock if order is None else order
         self._changed = Changes(self._lock)
         self._pending = PendingWrites(options, clock)
         self._landed = 0
@@ -130,7 +132,7 @@ class RegionWriter:
     def enqueue(self, batch: pa.RecordBatch) -> list[PendingWrite]:
         """Give rows, one at least, their place in the order of writing; `land` them next."""
         parts = pieces(batch, self._options)
-        with self._lock:
+        with self.order, self._lock:
             self._check_usable(_NOT_WRITTEN)
             try:
                 return [self._enqueue(rows, size) for rows, size in parts]
@@ -152,7 +154,7 @@ class RegionWriter:
     def open_cut(self) -> Cut:
         """A cut of the region: readers from now on see every write up to it, and `recent` has the
         keys of later writes."""
-        with self._lock:
+        with self.order, self._lock:
             self._check_usable()
             cut = self.recent.open(self._pending.last_ticket)
         if self._options.durable:

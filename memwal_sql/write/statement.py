@@ -12,16 +12,16 @@ read what the other writes, one finds a region taken from it when it reads that,
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence, Set
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
-from threading import Lock, RLock
-from typing import Any, Final, Literal, TypeVar
+from threading import Lock
+from typing import Final, Literal
 
 import pyarrow as pa
 
 from exec_nodes.arrow.large_columns import concatenated
 from exec_nodes.keys.keys import key_values
-from memwal_sql.errors import ConflictError, InvalidCallError, MemWalError, UnsupportedError
+from memwal_sql.errors import ConflictError, InvalidCallError, MemWalError
 from memwal_sql.write.commit_queue import PendingWrite
 from memwal_sql.write.conditional.recent import Cut
 from memwal_sql.write.conditional.resolve import Compute, Resolved, among, key_names
@@ -38,8 +38,6 @@ SNAPSHOT: Final = "snapshot"
 SERIALIZABLE: Final = "serializable"
 Isolation = Literal["snapshot", "serializable"]
 _SHOWN_KEYS = 10
-MOST_REGIONS = 4_000  # whose locks are held at once: a call more for each eight, of a thousand
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +95,7 @@ class Statements:
         make_room: waits until so many bytes may be enqueued.
         retrying: held by the one statement that is computed again; so those that lost a key do not
             take it from each other.
-        most_regions: that may be written at once, or read to be serializable.
+        order: held while rows are enqueued, by everybody who writes with the table's writer.
     """
 
     primary_key: tuple[str, ...]
@@ -105,7 +103,7 @@ class Statements:
     claimed: Callable[[], Sequence[RegionWriter]]
     make_room: Callable[[int], None]
     retrying: Lock
-    most_regions: int = MOST_REGIONS
+    order: AbstractContextManager[object]
 
     def over_keys(self, keys: pa.RecordBatch, compute: Compute) -> Outcome:
         """Enqueue what `compute` makes of distinct `keys`, rows in the MemTables' schema of which
@@ -203,17 +201,10 @@ class Statements:
     ) -> tuple[Enqueued | None, set[Hashable]]:
         """Enqueue all rows; or none, as somebody wrote after its cut one of the keys, which it
         returns, or a region of `unmoved`, or as there are others `now`."""
-        regions = {part.writer for part in parts} | set(unmoved)
-        if len(regions) > self.most_regions:
-            raise UnsupportedError(
-                f"this statement writes, or is serializable and reads, {len(regions)} regions, and "
-                f"one can at most {self.most_regions} at once: make several, each of a part of it"
-            )
-        writers = sorted(regions, key=lambda one: one.region_id.bytes)
         self.make_room(sum(part.rows.nbytes for part in parts))
         keys = [frozenset(part.keys) for part in parts]
-
-        def enqueue() -> tuple[Enqueued | None, set[Hashable]]:
+        writers = {*unmoved, *(part.writer for part in parts)}
+        with self.order:
             lost: set[Hashable] = set()
             rows: dict[RegionWriter, list[pa.RecordBatch]] = {}
             for writer in writers:
@@ -224,28 +215,15 @@ class Statements:
                     rows.setdefault(part.writer, []).append(part.rows)
             if lost or any(writer.recent.moved(cut) for writer, cut in unmoved.items()):
                 return None, lost
-            if not set(now()) <= {*unmoved, *writers}:
+            if not set(now()) <= writers:
                 return None, lost
             return [(w, w.enqueue(concatenated(batches))) for w, batches in rows.items()], lost
-
-        return _holding([writer.order for writer in writers], enqueue)
 
 
 def check_isolation(isolation: str) -> None:
     """Raise InvalidCallError for what is no level of isolation."""
     if isolation not in (SNAPSHOT, SERIALIZABLE):
         raise InvalidCallError(f"isolation={isolation!r} must be {SNAPSHOT!r} or {SERIALIZABLE!r}")
-
-
-def _holding(locks: Sequence[Any], call: Callable[[], T]) -> T:
-    """What `call` returns while the locks are held, taken in their order. By `with` alone, as an
-    interrupt may come between any two other lines; eight at once, as calls nest only so deep."""
-    if not locks:
-        return call()
-    first = [*locks[:8], *(RLock() for _ in range(8 - len(locks[:8])))]
-    a, b, c, d, e, f, g, h = first
-    with a, b, c, d, e, f, g, h:
-        return _holding(locks[8:], call)
 
 
 def _conflict(keys: pa.RecordBatch) -> ConflictError:

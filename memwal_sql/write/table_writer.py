@@ -148,6 +148,7 @@ class TableWriter:
             claimed=lambda: list(self._writers),
             make_room=lambda size: self._budget.wait_for_room(size, self._relieve),
             retrying=Lock(),
+            order=opener.order,
         )
         self._statements = StatementWriter(
             statements, self._writers, regions, self._spec is not None, options

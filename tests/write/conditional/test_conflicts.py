@@ -7,18 +7,15 @@ import linecache
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from functools import partial
-from threading import RLock
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.write import statement
 from memwal_sql.write.statement import Statements
 from tests.model.racing import race
 
@@ -367,17 +364,3 @@ def _interrupt(line: int, call: Callable[[], Any]) -> bool:
     finally:
         sys.settrace(before)
     return False
-
-
-def test_a_statement_of_more_regions_than_can_be_held_is_refused(table: mw.Table) -> None:
-    locks = [RLock() for _ in range(statement.MOST_REGIONS)]
-    assert statement._holding(locks, lambda: "called") == "called"
-    with table.writer() as writer:
-        statements = writer._statements
-        few = replace(statements.statements, most_regions=1)
-        writer._statements = replace(statements, statements=few)
-        for isolation in ("snapshot", "serializable"):
-            with pytest.raises(mw.UnsupportedError, match=r"\d regions.*at most 1 at once"):
-                writer.update({"n": "n + 1"}, isolation=isolation)
-        assert writer.update({"n": "n + 1"}, where="id = 1").rows == 1
-        writer.upsert({"id": KEYS, "n": KEYS, "m": KEYS})
