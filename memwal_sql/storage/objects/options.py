@@ -7,7 +7,6 @@ stands among the others. Messages name keys, never values: a value may be a secr
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -58,33 +57,8 @@ _ADDRESSES = _ENDPOINTS | {
     "base_url",
     "google_base_url",
 }
-# Options that say where and how, and not who: their values may stand in messages.
-_NO_SECRETS = (CLIENT_KEYS - {"proxy_url"}) | {
-    "account_name",
-    "bucket",
-    "bucket_name",
-    "checksum_algorithm",
-    "conditional_put",
-    "container_name",
-    "copy_if_not_exists",
-    "default_region",
-    "disable_tagging",
-    "endpoint",
-    "endpoint_url",
-    "endpoint_url_s3",
-    "region",
-    "request_payer",
-    "s3_express",
-    "server_side_encryption",
-    "skip_signature",
-    "storage_account_name",
-    "storage_use_emulator",
-    "unsigned_payload",
-    "use_azure_cli",
-    "use_emulator",
-    "use_fabric_endpoint",
-    "virtual_hosted_style_request",
-}
+# Options that say where, and not who: their values may stand in messages.
+_PUBLIC = re.compile("endpoint|region|bucket")
 # Options that a statement may set, in any spelling, as they choose no server: a region and an
 # account are parts of a server's name.
 _IN_STATEMENTS = frozenset(
@@ -125,26 +99,6 @@ _IN_STATEMENTS = frozenset(
 _OF_CLOUDS = ("azure_storage_", "storage_", *dict.fromkeys(PREFIXES.values()))
 _IN_HOST_NAMES = frozenset({"account_name", "default_region", "region"})
 _HOST_PART = re.compile(r"[A-Za-z0-9-]*")
-# Names that a misspelt option, or one of another library, may have meant.
-_COMMON = (
-    "aws_access_key_id",
-    "aws_endpoint",
-    "aws_region",
-    "aws_secret_access_key",
-    "aws_session_token",
-    "aws_virtual_hosted_style_request",
-    "azure_client_id",
-    "azure_client_secret",
-    "azure_storage_account_key",
-    "azure_storage_account_name",
-    "azure_storage_sas_token",
-    "azure_tenant_id",
-    "google_application_credentials",
-    "google_service_account",
-    "google_service_account_key",
-    *sorted(CLIENT_KEYS | _RETRY_KEYS),
-)
-_OTHER_NAMES = (("s3_", "aws_"), ("gcs_", "google_"), ("adls_", "azure_storage_"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,11 +184,9 @@ def check_statement_options(options: Mapping[str, str]) -> None:
         if bare in _IN_HOST_NAMES and not _HOST_PART.fullmatch(value):
             raise InvalidCallError(f"storage option {name!r} must be letters, digits and dashes")
         if bare not in _IN_STATEMENTS:
-            likely = likely_name(name)
-            meant = f" ({likely!r} is one)" if likely and likely != name.lower() else ""
             raise InvalidCallError(
-                f"storage option {name!r} can't be set by a statement{meant}: it may name a "
-                "file, or a server, which would get the credentials of this process. Set it in the "
+                f"storage option {name!r} can't be set by a statement: it may name a file, or a "
+                "server, which would get the credentials of this process. Set it in the "
                 "environment, or give it to mw.register or mw.create_table"
             )
 
@@ -250,28 +202,17 @@ def no_options(uri: str, options: Mapping[str, str]) -> None:
             )
 
 
-def likely_name(key: str) -> str | None:
-    """The option that was meant by an unknown name, if one looks alike: `s3.endpoint` of pyiceberg
-    is `aws_endpoint`."""
-    text = key.lower().replace("-", "_").replace(".", "_")
-    for theirs, ours in _OTHER_NAMES:
-        if text.startswith(theirs):
-            text = ours + text.removeprefix(theirs)
-    return next(iter(difflib.get_close_matches(text, _COMMON, 1, 0.8)), None)
-
-
 def secret_values(options: Mapping[str, str], scheme: str) -> tuple[str, ...]:
-    """The values that may be credentials."""
-    return tuple(
-        value
-        for key, value in options.items()
-        if key.lower() not in _RETRY_KEYS | _LANCE_KEYS and not _is_public(key, value, scheme)
-    )
+    """The values that may be credentials: all but those of the client, of endpoints, regions and
+    buckets, as far as no user name or query can be in them."""
 
+    def is_public(key: str, value: str) -> bool:
+        bare = key.lower().removeprefix(PREFIXES.get(scheme, ""))
+        of_client = _ALIASES.get(bare, bare) in CLIENT_KEYS | _RETRY_KEYS | _LANCE_KEYS
+        public = of_client or _PUBLIC.search(bare) is not None or value in ("true", "false")
+        return public and not {"@", "?"} & set(value)
 
-def _is_public(key: str, value: str, scheme: str) -> bool:
-    bare = key.lower().removeprefix(PREFIXES.get(scheme, ""))
-    return _ALIASES.get(bare, bare) in _NO_SECRETS and not {"@", "?"} & set(value)
+    return tuple(value for key, value in options.items() if not is_public(key, value))
 
 
 def _whole_number(key: str, value: str) -> int:

@@ -26,7 +26,7 @@ from memwal_sql.errors import (
 )
 from memwal_sql.storage.deadlines import check_deadline
 from memwal_sql.storage.objects.errors import no_put_if_absent, store_error
-from memwal_sql.storage.objects.options import SplitOptions, likely_name
+from memwal_sql.storage.objects.options import SplitOptions
 from memwal_sql.storage.objects.protocol import (
     Content,
     Metas,
@@ -240,8 +240,6 @@ class RemoteStore:
             arguments["retry_config"] = retry
         try:
             return from_url(self._uri, **arguments)
-        except exceptions.UnknownConfigurationKeyError as error:
-            raise InvalidCallError(self._unknown_option(str(error))) from None
         except Exception as error:
             raise InvalidCallError(f"can't open {self.uri}: {self._message(error)}") from None
         except BaseException as error:
@@ -251,15 +249,6 @@ class RemoteStore:
                 f"can't open {self.uri}: obstore can't read one of the storage options "
                 f"{sorted([*self._options.config, *self._options.client])}: {self._message(error)}"
             ) from None
-
-    def _unknown_option(self, text: str) -> str:
-        named = [key for key in self._options.config if f"'{key}'" in text]
-        likely = {likely_name(key) for key in named} - {None}
-        hint = f"did you mean {', '.join(map(repr, likely))}? " if likely else ""
-        return (
-            f"storage option {', '.join(map(repr, named)) or '?'} is not known for {self.uri}; "
-            f"{hint}see the storage options of Lance: https://lance.org/guide/object_store/"
-        )
 
     def _failed(self, path: str, error: BaseException) -> MemWalError:
         return store_error(f"{self.uri}/{path}", str(error), self._message(error))

@@ -77,7 +77,7 @@ def test_no_spelling_and_no_value_of_an_option_is_more_than_a_bad_call(
                 with pytest.raises(InvalidCallError) as caught:
                     open_store(f"{scheme}://place/t", options)
                 said = str(caught.value)
-                assert "is not known" not in said and "can't read" not in said, (spelt, value)
+                assert "is not valid" not in said and "can't read" not in said, (spelt, value)
     assert "panicked" not in capfd.readouterr().err
 
 
@@ -91,7 +91,7 @@ def test_a_setting_of_the_client_is_the_same_in_every_spelling(scheme: str) -> N
 
 
 def test_the_prefix_of_another_cloud_is_not_passed_over() -> None:
-    with pytest.raises(InvalidCallError, match="'aws_allow_http' is not known"):
+    with pytest.raises(InvalidCallError, match="'aws_allow_http' is not valid"):
         open_store("gs://bucket/t", {"aws_allow_http": "true"})
 
 
@@ -107,26 +107,6 @@ def test_two_spellings_with_two_values_are_refused() -> None:
     with pytest.raises(InvalidCallError, match="'AWS_REGION' and 'aws_region' are two spellings"):
         open_store("s3://bucket/t", {"AWS_REGION": "one", "aws_region": "two"})
     open_store("s3://bucket/t", {"timeout": "1s", "aws_timeout": "1s"})
-
-
-@each(
-    "given, meant",
-    [
-        ("s3.endpoint", "aws_endpoint"),
-        ("s3.access-key-id", "aws_access_key_id"),
-        ("s3.secret-access-key", "aws_secret_access_key"),
-        ("s3.session-token", "aws_session_token"),
-        ("s3.region", "aws_region"),
-        ("adls.account-name", "azure_storage_account_name"),
-        ("adls.sas-token", "azure_storage_sas_token"),
-        ("aws_regoin", "aws_region"),
-        ("alow_http", "allow_http"),
-    ],
-)
-def test_another_library_s_name_or_a_slip_is_told_the_right_one(given: str, meant: str) -> None:
-    with pytest.raises(InvalidCallError, match=f"{given!r} is not known.*mean '{meant}'") as caught:
-        open_store("s3://bucket/t", {given: "value-that-is-secret"})
-    assert "secret" not in str(caught.value).replace(given, "").replace(meant, "")
 
 
 def test_options_are_texts() -> None:
