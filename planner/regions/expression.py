@@ -19,16 +19,17 @@ from exec_nodes.base.errors import InvalidCallError
 from exec_nodes.base.threads import in_thread
 from planner.regions.hashing.murmur3 import murmur3, murmur3_multi
 
-# Whatever looks at nothing but its arguments. All else is refused, so that neither now() nor what
-# a later DataFusion adds can become part of the routing.
+# Whatever looks at nothing but its arguments, and can't make a few characters as long as memory, as
+# an expression is read from the table. All else is refused, so that neither now() nor what a later
+# DataFusion adds can become part of the routing.
 _FUNCTIONS = frozenset(
     re.findall(
         r"\w+",
         """
     abs ascii bit_length btrim ceil char_length character_length chr coalesce concat contains
     date_bin date_part date_trunc decode encode ends_with extract floor gcd greatest initcap instr
-    lcm least left length lower lpad ltrim md5 mod murmur3 murmur3_multi nullif nvl octet_length
-    overlay position power regexp_replace repeat replace reverse right round rpad rtrim sha224
+    lcm least left length lower ltrim md5 mod murmur3 murmur3_multi nullif nvl octet_length
+    overlay position power regexp_replace replace reverse right round rtrim sha224
     sha256 sha384 sha512 signum split_part starts_with strpos substr substr_index substring to_hex
     translate trim trunc upper
     """,
@@ -53,9 +54,6 @@ _BUCKET = re.compile(
 # An expression is read from the table, and all that parses, plans or drops one goes by recursion.
 _MOST_CHARACTERS = 4096
 _MOST_TOKENS = 256
-_LENGTHENING = ("lpad", "repeat", "rpad")
-_MOST_GROWN = 65_536
-_DIGITS = re.compile(r"[0-9]{1,9}")
 _CALLS = frozenset(("murmur3", "murmur3_multi"))
 
 _names = itertools.count()
@@ -124,38 +122,6 @@ def check_expression(sql: str, columns: int) -> None:
     for token, after in itertools.pairwise([*tokens, None]):
         if token is not None:
             _check_token(token, after, sql, columns)
-    _check_lengths(tokens, sql)
-
-
-def _check_lengths(tokens: Sequence[Token], sql: str) -> None:
-    """Refuse texts that a few characters make as long as memory: an expression is read from the
-    table, and DataFusion ends the process that has no room for what it asks for."""
-    grown = 1
-    for place, token in enumerate(tokens[:-1]):
-        text = token.text.lower()
-        if tokens[place + 1].text == "(" and text in _LENGTHENING:
-            argument = _second_argument(tokens[place + 1 :])
-            number = argument[0].text if len(argument) == 1 else ""
-            grown *= max(1, int(number)) if _DIGITS.fullmatch(number) else _MOST_GROWN + 1
-    if grown > _MOST_GROWN:
-        raise InvalidCallError(
-            f"region expression {sql!r}: the lengths of {', '.join(_LENGTHENING)} must be numbers, "
-            f"and at most {_MOST_GROWN} together"
-        )
-
-
-def _second_argument(call: Sequence[Token]) -> list[Token]:
-    """The tokens of it, given those of a call from its opening parenthesis on."""
-    depth, commas, found = 0, 0, []
-    for token in call:
-        depth += (token.text == "(") - (token.text == ")")
-        if depth == 0:
-            break
-        if depth == 1 and token.text == ",":
-            commas += 1
-        elif commas == 1:
-            found.append(token)
-    return found
 
 
 def _check_token(token: Token, after: Token | None, sql: str, columns: int) -> None:
