@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from exec_nodes.arrow.large_columns import concatenated
-from exec_nodes.text.postings.bm25 import K1, B
+from exec_nodes.postings.bm25 import K1, B
 from exec_nodes.text.query.reading import taken_for
 from exec_nodes.text.scoring.query_corpus import QueryCorpus
 from exec_nodes.unary_node import UnaryNode

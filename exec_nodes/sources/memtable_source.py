@@ -14,11 +14,11 @@ from exec_nodes.base.columns import KEY_POSITION_FIELD, TOMBSTONE, Filter, RowAd
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.keys.hash_index import KeyIndex
 from exec_nodes.keys.keys import KeyBatch, KeyColumn
+from exec_nodes.postings.analyzer import Analyzer
+from exec_nodes.postings.memory_postings import ColumnTexts, TextView
 from exec_nodes.sources.indexed_rows import indexed_rows
 from exec_nodes.sources.memory_scan import scan_table
 from exec_nodes.sources.source import SourceKeys, merged_addresses
-from exec_nodes.text.postings.analyzer import Analyzer
-from exec_nodes.text.postings.memory_postings import ColumnTexts, TextView
 
 
 class MemTableSource:

@@ -15,8 +15,8 @@ from datafusion import SessionContext, udf
 
 from exec_nodes.arrow.arrays import Mask, is_text
 from exec_nodes.base.columns import RowAddresses
+from exec_nodes.postings.analyzer import Analyzer
 from exec_nodes.sources.source import Source
-from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.scoring.open import SOURCE_TEXTS
 from memwal_native import SqlParser, remember
 from memwal_sql.errors import InvalidCallError, UnsupportedError

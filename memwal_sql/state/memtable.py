@@ -17,9 +17,9 @@ from exec_nodes.arrow.ffi_alignment import aligned
 from exec_nodes.arrow.nested import with_metadata_of
 from exec_nodes.base.columns import TOMBSTONE_FIELD
 from exec_nodes.keys.hash_index import KeyIndex
+from exec_nodes.postings.analyzer import Analyzer
+from exec_nodes.postings.memory_postings import ColumnTexts
 from exec_nodes.sources.memtable_source import MemTableSource
-from exec_nodes.text.postings.analyzer import Analyzer
-from exec_nodes.text.postings.memory_postings import ColumnTexts
 
 # Bytes of postings for a byte of text: about 12 for each distinct token of a row.
 _POSTING_BYTES_PER_BYTE = 2

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from exec_nodes.text.postings.analyzer import Analyzer
+from exec_nodes.postings.analyzer import Analyzer
 from memwal_sql.errors import (
     InvalidCallError,
     MemWalError,

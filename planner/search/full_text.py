@@ -16,10 +16,10 @@ from exec_nodes.global_bm25_exec import GlobalBM25Exec
 from exec_nodes.global_limit_exec import GlobalLimitExec
 from exec_nodes.liveness.masks import Masks
 from exec_nodes.liveness.stale_sets import STALE_SETS, PlanStale
+from exec_nodes.postings.analyzer import Analyzer
 from exec_nodes.sort_exec import SortExec
 from exec_nodes.sources.source import Source
 from exec_nodes.take_exec import TakeExec
-from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.query.tree import TextExpression, columns_of
 from exec_nodes.text.scoring.query_corpus import QueryCorpus
 from exec_nodes.union_exec import UnionExec

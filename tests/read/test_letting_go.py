@@ -16,9 +16,9 @@ import pytest
 
 import memwal_sql as mw
 from exec_nodes.base.columns import TOMBSTONE_FIELD
+from exec_nodes.postings.lance_index import LancePartition
 from exec_nodes.resident.store import STORE, Key
 from exec_nodes.sources.lance_source import LanceSource
-from exec_nodes.text.postings.lance_index import LancePartition
 from memwal_sql.read.region import Merged
 from memwal_sql.state.memtable import MemTable
 from tests.model.writing import flush_rows, merge_rows

@@ -16,8 +16,8 @@ import memwal_sql as mw
 from exec_nodes.fts_exec import FTSExec
 from exec_nodes.global_bm25_exec import GlobalBM25Exec
 from exec_nodes.node import Node
-from exec_nodes.text.postings.bm25 import inverse_document_frequency
-from exec_nodes.text.postings.corpus import LiveCorpus
+from exec_nodes.postings.bm25 import inverse_document_frequency
+from exec_nodes.postings.corpus import LiveCorpus
 from exec_nodes.text.query.tree import Match, TextExpression
 from exec_nodes.text.scoring.rank import rank
 from exec_nodes.text.scoring.resolve import Corpus, Resolved, Words, parts_of, resolve

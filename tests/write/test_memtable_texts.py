@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from exec_nodes.text.postings.analyzer import Analyzer
-from exec_nodes.text.postings.protocol import Lengths
+from exec_nodes.postings.analyzer import Analyzer
+from exec_nodes.postings.protocol import Lengths
 from memwal_sql.state.memtable import MemTable
 from tests.model.writing import merge_rows
 from tests.write.harness import SCHEMA, upsert

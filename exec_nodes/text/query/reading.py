@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from exec_nodes.text.postings.analyzer import Analyzer, plain_tokens
+from exec_nodes.postings.analyzer import Analyzer, plain_tokens
 from exec_nodes.text.query.tree import (
     Boolean,
     Boost,

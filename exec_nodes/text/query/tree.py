@@ -1,7 +1,7 @@
 """A full-text query as a tree: the query types that Lance has in Python.
 
 A tree is checked when it is built. Scores are BM25 with the statistics of the whole live corpus
-(`exec_nodes.text.postings.bm25`); what a tree's nodes make of them is said at each node. A leaf of
+(`exec_nodes.postings.bm25`); what a tree's nodes make of them is said at each node. A leaf of
 which the analyzer leaves no token (an empty text, stop words only) matches no row.
 """
 

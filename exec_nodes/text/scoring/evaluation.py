@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 
 from exec_nodes.base.columns import RowAddresses
-from exec_nodes.text.postings.bm25 import Scores, token_scores
-from exec_nodes.text.postings.protocol import Documents, Frequencies, Live, TextIndex
+from exec_nodes.postings.bm25 import Scores, token_scores
+from exec_nodes.postings.protocol import Documents, Frequencies, Live, TextIndex
 from exec_nodes.text.scoring.matches import (
     Flags,
     Matches,

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from exec_nodes.text.postings.bm25 import Scores
+from exec_nodes.postings.bm25 import Scores
 
 Rows: TypeAlias = npt.NDArray[Any]
 Places: TypeAlias = npt.NDArray[np.intp]

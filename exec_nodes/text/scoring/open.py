@@ -17,17 +17,17 @@ from exec_nodes.keys.keys import one_array
 from exec_nodes.lance.errors import lance_errors
 from exec_nodes.lance.fragments import all_addresses, overlaid_fields, within
 from exec_nodes.lance.indexes import moved_fragments
+from exec_nodes.postings.analyzer import Analyzer
+from exec_nodes.postings.corpus import LiveCounts
+from exec_nodes.postings.lance_index import IndexSegment, open_index
+from exec_nodes.postings.memory_postings import GrowingText, TextView
+from exec_nodes.postings.protocol import Live
+from exec_nodes.postings.segments import IndexedPart, MemoryPart, PartedText, TextPart
 from exec_nodes.resident.runs import ResidentRuns
 from exec_nodes.resident.store import STORE, Key, ResidentStore
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import Source, is_same_table
-from exec_nodes.text.postings.analyzer import Analyzer
-from exec_nodes.text.postings.corpus import LiveCounts
-from exec_nodes.text.postings.lance_index import IndexSegment, open_index
-from exec_nodes.text.postings.memory_postings import GrowingText, TextView
-from exec_nodes.text.postings.protocol import Live
-from exec_nodes.text.postings.segments import IndexedPart, MemoryPart, PartedText, TextPart
 from exec_nodes.text.scoring.matches import common_rows
 
 _KIND, _TOKENIZED = "texts", "tokenized texts"

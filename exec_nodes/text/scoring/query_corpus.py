@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.liveness.stale_sets import PlanStale
-from exec_nodes.text.postings.analyzer import Analyzer
-from exec_nodes.text.postings.corpus import LiveCorpus, LiveText
+from exec_nodes.postings.analyzer import Analyzer
+from exec_nodes.postings.corpus import LiveCorpus, LiveText
 from exec_nodes.text.query.tree import TextExpression
 from exec_nodes.text.scoring.open import SOURCE_TEXTS, SourceTexts
 from exec_nodes.text.scoring.resolve import Corpus, Resolved, resolve

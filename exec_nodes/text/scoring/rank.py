@@ -12,9 +12,9 @@ from typing import Final
 import numpy as np
 
 from exec_nodes.base.columns import RowAddresses
-from exec_nodes.text.postings.bm25 import Scores
-from exec_nodes.text.postings.corpus import LiveText
-from exec_nodes.text.postings.protocol import Live, TextIndex
+from exec_nodes.postings.bm25 import Scores
+from exec_nodes.postings.corpus import LiveText
+from exec_nodes.postings.protocol import Live, TextIndex
 from exec_nodes.text.scoring.evaluation import Evaluation
 from exec_nodes.text.scoring.matches import Matches, Places, no_matches, sum_where
 from exec_nodes.text.scoring.resolve import Resolved, Words, has_penalty, has_phrase

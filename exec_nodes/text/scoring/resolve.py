@@ -16,14 +16,14 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from exec_nodes.base.errors import InvalidCallError
-from exec_nodes.text.postings.analyzer import automatic_distance, plain_tokens
-from exec_nodes.text.postings.bm25 import (
+from exec_nodes.postings.analyzer import automatic_distance, plain_tokens
+from exec_nodes.postings.bm25 import (
     inverse_document_frequency,
     length_norms,
     norms_of,
     token_weight,
 )
-from exec_nodes.text.postings.protocol import CorpusStatistics, TextIndex
+from exec_nodes.postings.protocol import CorpusStatistics, TextIndex
 from exec_nodes.text.query.tree import (
     Boolean,
     Boost,

@@ -16,12 +16,12 @@ import pytest
 
 from exec_nodes.base.tasks import background_by
 from exec_nodes.lance.fragments import FRAGMENT_BITS
+from exec_nodes.postings.analyzer import Analyzer
 from exec_nodes.resident.admission import Admission
 from exec_nodes.resident.keys import KeyReader
 from exec_nodes.resident.runs import Coverage, ResidentRuns, Wear
 from exec_nodes.resident.store import ResidentStore
 from exec_nodes.sources.lance_source import LanceSource
-from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.scoring.open import Tokenizer
 from exec_nodes.vectors.resident import VectorReader
 from planner.model import TableInfo

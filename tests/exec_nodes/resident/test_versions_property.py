@@ -19,10 +19,10 @@ from exec_nodes.base.tasks import background_by
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.lance.fragments import fragment_identity
 from exec_nodes.liveness.stale_sets import STALE_SETS
+from exec_nodes.postings.analyzer import Analyzer
 from exec_nodes.resident.admission import Admission
 from exec_nodes.resident.runs import Wear
 from exec_nodes.sources.lance_source import LanceSource
-from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.scoring.open import SOURCE_TEXTS
 from exec_nodes.vectors import resident as resident_vectors
 from exec_nodes.vectors.nearest import NearestQuery

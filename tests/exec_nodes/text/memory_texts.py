@@ -1,4 +1,4 @@
-"""The protocols of `text.postings.protocol` in the plainest way: dicts over texts in memory."""
+"""The protocols of `postings.protocol` in the plainest way: dicts over texts in memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from lance.lance import tokenize
 
-from exec_nodes.text.postings.protocol import Documents, Frequencies
+from exec_nodes.postings.protocol import Documents, Frequencies
 from exec_nodes.text.scoring.resolve import Corpus
 from memwal_native import TokenList
 

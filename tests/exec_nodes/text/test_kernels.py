@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exec_nodes.text.postings.protocol import Documents, Frequencies
+from exec_nodes.postings.protocol import Documents, Frequencies
 from memwal_native import Postings, TokenMap, top_k
 from tests.exec_nodes.text import twin
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from exec_nodes.text.postings.bm25 import token_scores
-from exec_nodes.text.postings.protocol import Documents, Frequencies, Lengths, Live
+from exec_nodes.postings.bm25 import token_scores
+from exec_nodes.postings.protocol import Documents, Frequencies, Lengths, Live
 from memwal_native import Postings
 
 BLOCK = 128

@@ -16,9 +16,9 @@ import pytest
 from lance.file import LanceFileReader, LanceFileWriter
 
 from exec_nodes.base.errors import RepairError
+from exec_nodes.postings.analyzer import Analyzer
+from exec_nodes.postings.lance_index import open_index
 from exec_nodes.resident.store import ResidentStore
-from exec_nodes.text.postings.analyzer import Analyzer
-from exec_nodes.text.postings.lance_index import open_index
 from exec_nodes.text.scoring import open as source_texts
 from tests.exec_nodes.overlays import allow_overlays, overlay
 from tests.exec_nodes.text.sources import (

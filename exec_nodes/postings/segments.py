@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from exec_nodes.base.columns import RowAddresses
 from exec_nodes.base.lazy import lazy_property
-from exec_nodes.text.postings.analyzer import Analyzer
-from exec_nodes.text.postings.lance_index import LancePartition
-from exec_nodes.text.postings.memory_postings import TextView
-from exec_nodes.text.postings.protocol import Documents, Frequencies, Lengths, Live, shortest
+from exec_nodes.postings.analyzer import Analyzer
+from exec_nodes.postings.lance_index import LancePartition
+from exec_nodes.postings.memory_postings import TextView
+from exec_nodes.postings.protocol import Documents, Frequencies, Lengths, Live, shortest
 from memwal_native import Postings
 
 ReadTexts = Callable[[RowAddresses], pa.Array]

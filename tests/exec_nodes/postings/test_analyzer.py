@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from lance.file import LanceFileReader
 
 from exec_nodes.base.errors import UnsupportedError
+from exec_nodes.postings import analyzer as module
+from exec_nodes.postings.analyzer import DEFAULTS, Analyzer
+from exec_nodes.postings.lance_index import open_index
 from exec_nodes.resident.store import ResidentStore
-from exec_nodes.text.postings import analyzer as module
-from exec_nodes.text.postings.analyzer import DEFAULTS, Analyzer
-from exec_nodes.text.postings.lance_index import open_index
 from tests.exec_nodes.text.twin import decoded
 
 TEXTS = [

@@ -13,7 +13,7 @@ import pyarrow as pa
 from lance.lance import tokenize
 
 from exec_nodes.base.errors import UnsupportedError
-from exec_nodes.text.postings.protocol import Lengths
+from exec_nodes.postings.protocol import Lengths
 
 # Lance's defaults for text; a description or a file of an index holds all of them.
 DEFAULTS: Mapping[str, object] = {

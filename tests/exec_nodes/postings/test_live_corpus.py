@@ -12,10 +12,10 @@ import pytest
 
 from exec_nodes.base.columns import RowAddresses
 from exec_nodes.liveness.stale_sets import PlanStale, StaleSets
+from exec_nodes.postings.analyzer import Analyzer
+from exec_nodes.postings.corpus import LiveCorpus
 from exec_nodes.resident.store import ResidentStore
 from exec_nodes.sources.source import Source
-from exec_nodes.text.postings.analyzer import Analyzer
-from exec_nodes.text.postings.corpus import LiveCorpus
 from exec_nodes.text.scoring.open import SourceTexts
 from tests.exec_nodes.text.sources import (
     WORDS,

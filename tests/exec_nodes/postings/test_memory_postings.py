@@ -9,8 +9,8 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from exec_nodes.text.postings.analyzer import Analyzer
-from exec_nodes.text.postings.memory_postings import GrowingText, TextView
+from exec_nodes.postings.analyzer import Analyzer
+from exec_nodes.postings.memory_postings import GrowingText, TextView
 
 WORDS = ["apple", "banana", "cherry", "damson", "elder", "fig"]
 PLAIN = Analyzer.of({"stem": False})

@@ -26,9 +26,9 @@ from exec_nodes.base.columns import RowAddresses
 from exec_nodes.base.errors import RepairError, UnsupportedError
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.lance.reading import rows_of
+from exec_nodes.postings.analyzer import Analyzer
+from exec_nodes.postings.protocol import Lengths, shortest
 from exec_nodes.resident.store import Key, ResidentStore
-from exec_nodes.text.postings.analyzer import Analyzer
-from exec_nodes.text.postings.protocol import Lengths, shortest
 from memwal_native import Postings, TokenMap
 
 _FORMAT = {

@@ -11,8 +11,8 @@ import lance
 import pyarrow as pa
 import pytest
 
+from exec_nodes.postings.lance_index import LancePartition
 from exec_nodes.resident.store import ResidentStore
-from exec_nodes.text.postings.lance_index import LancePartition
 from memwal_native import TokenList
 
 ALPHABET = "abcéñ字語🙂"

@@ -11,7 +11,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from exec_nodes.text.postings.protocol import CorpusStatistics, Frequencies, Lengths
+from exec_nodes.postings.protocol import CorpusStatistics, Frequencies, Lengths
 
 K1 = 1.2
 B = 0.75

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from exec_nodes.base.columns import RowAddresses
-from exec_nodes.text.postings.protocol import Documents, Live
-from exec_nodes.text.postings.segments import PartedText
+from exec_nodes.postings.protocol import Documents, Live
+from exec_nodes.postings.segments import PartedText
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from exec_nodes.text.postings.analyzer import Analyzer
-from exec_nodes.text.postings.protocol import Documents, Frequencies, Lengths
+from exec_nodes.postings.analyzer import Analyzer
+from exec_nodes.postings.protocol import Documents, Frequencies, Lengths
 from memwal_native import TokenList
 
 _LEVELS = 3
