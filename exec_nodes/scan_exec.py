@@ -57,7 +57,7 @@ class ScanExec(Node):
         return f"ScanExec: {source_label(self.source)}, filter=[{conditions(self.filters)}]"
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
-        learner = self.stale.learner() if self.source is self.stale.base else None
+        learner = self.stale.learner if self.source is self.stale.base else None
         schema, tag = self.schema, pa.array([], pa.int32())
         batches = self._rows(partition) if learner is None else self._learning(partition, learner)
         for batch in batches:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
@@ -84,6 +85,8 @@ class BaseMatch:
     """
 
     def __init__(self, newer: Sequence[tuple[Source, int]]) -> None:
+        self._pieces: dict[int, Piece] = {}
+        self._lock = Lock()
         keys = keys_of([source for source, _ in newer])
         pairs = zip(keys, newer, strict=True)
         columns = [keys.slice(start).column if start else keys.column for keys, (_, start) in pairs]
@@ -112,6 +115,16 @@ class BaseMatch:
     def piece(self) -> Piece:
         """A piece for some of the rows; each thread takes its own."""
         return Piece(self.numbers, self._owners)
+
+    def finished(self, part: int, piece: Piece, parts: int) -> Superseded | None:
+        """Take what was found in a part of the base that was read to its end, and return the result
+        when all of so many `parts` are there. A plan may read one several times, or give one up and
+        read it again."""
+        with self._lock:
+            if part in self._pieces:
+                return None
+            self._pieces[part] = piece
+            return self.result(self._pieces.values()) if len(self._pieces) == parts else None
 
     def result(self, pieces: Iterable[Piece]) -> Superseded:
         """The result of pieces that have every row of the base once."""

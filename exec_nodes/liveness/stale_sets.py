@@ -9,9 +9,8 @@ tombstone itself (Specification 2, "LSM Tree Merging Read": highest `_gen`, then
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from threading import Lock
 
 import numpy as np
 
@@ -170,16 +169,6 @@ class _Pair:
         return self._find()
 
 
-class _Learning:
-    """The state of a plan whose scan finds the stale rows of the base."""
-
-    def __init__(self) -> None:
-        self.lock = Lock()
-        self.decided = False
-        self.match: BaseMatch | None = None
-        self.pieces: dict[int, Piece] = {}
-
-
 @dataclass(frozen=True)
 class PlanStale:
     """The stale sets of one plan's sources: the base's, then each region's, newest first.
@@ -195,7 +184,6 @@ class PlanStale:
     columns: tuple[str, ...] = ()
     masks: tuple[Source, ...] = ()
     whole: bool = False
-    _learning: _Learning = field(default_factory=_Learning, compare=False, repr=False)
 
     @lazy_property
     def sources(self) -> tuple[Source, ...]:
@@ -226,6 +214,7 @@ class PlanStale:
             map_concurrently(lambda source: source.open(), unread)
         return True
 
+    @lazy_property
     def learner(self) -> BaseMatch | None:
         """Finds the stale rows of the base while they are scanned, if they are not known.
 
@@ -236,23 +225,14 @@ class PlanStale:
         if self.base is None or not self.whole:
             return None
         self.open()
-        with self._learning.lock:
-            if not self._learning.decided:
-                self._learning.decided = True
-                self._learning.match = self.sets.new_match(self.base, self._superseding)
-            return self._learning.match
+        return self.sets.new_match(self.base, self._superseding)
 
     def learned(self, match: BaseMatch, partition: int, piece: Piece) -> None:
-        """A partition of the base was scanned to its end: a plan may run one several times, or
-        give one up and run it again."""
-        pieces = self._learning.pieces
-        with self._learning.lock:
-            if self.base is None or partition in pieces:
-                return
-            pieces[partition] = piece
-            done = len(pieces) == self.base.parts
-        if done:
-            self.sets.remember(self.base, self._superseding, match.result(pieces.values()))
+        """A partition of the base was scanned to its end."""
+        parts = 0 if self.base is None else self.base.parts
+        found = match.finished(partition, piece, parts)
+        if self.base is not None and found is not None:
+            self.sets.remember(self.base, self._superseding, found)
 
     def compute(self) -> list[RowAddresses]:
         """One set a source, by ordinal."""
@@ -262,7 +242,7 @@ class PlanStale:
     def _sets(self) -> list[RowAddresses]:
         self.open()
         sets: list[RowAddresses] = []
-        learner = self.learner()
+        learner = self.learner
         if self.base is not None:
             reads_cache = learner is None
             sets.append(

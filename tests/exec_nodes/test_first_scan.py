@@ -33,7 +33,7 @@ BOTH = ("id", "val")
 def learns(node: Node) -> bool:
     stale = node.stale  # type: ignore[attr-defined]
     assert isinstance(stale, PlanStale)
-    return stale.learner() is not None
+    return stale.learner is not None
 
 
 @pytest.mark.parametrize("columns", [BOTH, ("val",), ()])
