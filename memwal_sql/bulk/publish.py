@@ -103,13 +103,13 @@ class Publisher:
             return self._publisher(base, region, region.region_values).empty_wal()
 
         epochs = map_in_threads(empty, regions, PARALLEL)
-        return dict(zip((one.region_id for one in regions), epochs, strict=True))
+        return dict(zip((region.region_id for region in regions), epochs, strict=True))
 
     def _region(self, base: BaseTable, part: StagedRegion) -> RegionPublisher:
         spec = routing_spec(base.info)
-        found = self._find(spec.spec_id, part.values)
-        found = found or create_region(self._context, spec, part.values)
-        return self._publisher(base, found, part.values)
+        manifest = self._find(spec.spec_id, part.values)
+        manifest = manifest or create_region(self._context, spec, part.values)
+        return self._publisher(base, manifest, part.values)
 
     def _publisher(
         self, base: BaseTable, region: RegionManifest, values: RegionValues | None

@@ -152,8 +152,8 @@ class RegionPublisher:
         return won.lease, won.lease.manifest, wal
 
     def _published(self, manifest: RegionManifest, query_id: str) -> int:
-        known = [one.published.get(query_id, -1) for one in self._tail]
-        return max([manifest.published.get(query_id, -1), *known])
+        batches = [memtable.published.get(query_id, -1) for memtable in self._tail]
+        return max([manifest.published.get(query_id, -1), *batches])
 
     def _append(
         self, lease: RegionClaim, wal: WalWriter, rows: pa.Table, mark: BatchMark | None
@@ -166,10 +166,10 @@ class RegionPublisher:
             generation = self._latest().current_generation
             self._tail = [ReplayedMemTable(self._make(generation), 0)]
         active = self._tail[-1]
-        (one,) = rows.combine_chunks().to_batches()
+        (batch,) = rows.combine_chunks().to_batches()
         generation = active.memtable.generation
-        active.last_position = wal.append(one, generation, None if mark is None else str(mark))
-        active.memtable.append(one)
+        active.last_position = wal.append(batch, generation, None if mark is None else str(mark))
+        active.memtable.append(batch)
         if mark is not None:
             active.published[mark.query_id] = mark.batch_id
 
@@ -192,19 +192,19 @@ class RegionPublisher:
             )
 
     def _flush_tail(self, lease: RegionClaim, tail: Sequence[ReplayedMemTable]) -> None:
-        for one in tuple(tail):
+        for replayed in tuple(tail):
             written = self._write(
-                self.region_id, one.memtable.generation, one.memtable.newest_rows()
+                self.region_id, replayed.memtable.generation, replayed.memtable.newest_rows()
             )
             self._manifest = commit_flush(
                 self._manifests,
                 self._latest(),
                 lease,
                 (written,),
-                last_position=one.last_position,
-                published=one.published,
+                last_position=replayed.last_position,
+                published=replayed.published,
             )
-            self._tail.remove(one)
+            self._tail.remove(replayed)
 
     def _place(self, piece: StagedPiece, generation: int) -> FlushedGeneration:
         """Give a staged generation its number, which is part of its folder's name."""

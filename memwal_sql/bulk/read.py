@@ -133,9 +133,9 @@ class StagedReader:
                 rows = rows_of(dataset.scanner())
             batches = self._renamed(rows, stored)
         else:
-            found = self._arrow(piece)
-            found = found.select([name for name in found.column_names if name != ORDER])
-            batches = self._renamed(found, found.schema)
+            table = self._arrow(piece)
+            table = table.select([name for name in table.column_names if name != ORDER])
+            batches = self._renamed(table, table.schema)
         conformed = [conform(batch, self._schema) for batch in batches]
         return pa.Table.from_batches(conformed, self._schema)
 
@@ -168,9 +168,9 @@ class StagedReader:
             raise self._gone(str(piece.path)) from error
 
     def _read(self, path: str, data: bytes | None = None) -> pa.Table:
-        found = self._context.store.get(path) if data is None else data
+        stream = self._context.store.get(path) if data is None else data
         with decoding(path, "what a task has staged", "run the job again"):
-            schema, batches = read_stream(found)
+            schema, batches = read_stream(stream)
             return pa.Table.from_batches([batch for batch, _ in batches], schema)
 
     def _open(self, folder: str) -> Any:
@@ -200,8 +200,8 @@ class StagedReader:
 
 def data_files(piece: StagedPiece) -> list[str]:
     """The paths of a piece's data files from the table's root, in the order of its rows."""
-    fragments = [json.loads(one) for one in piece.fragments]
-    return [f"data/{file['path']}" for one in fragments for file in one["files"]]
+    fragments = [json.loads(fragment) for fragment in piece.fragments]
+    return [f"data/{file['path']}" for fragment in fragments for file in fragment["files"]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,9 @@ class Replacement:
             self.merge()
             dataset = latest_dataset(self.context)
             fragments = self._fragments(staged_regions(self.context, self.base, stage()))
-            if {one.region_id: one.writer_epoch for one in self.manifests()} != claims:
+            if {
+                manifest.region_id: manifest.writer_epoch for manifest in self.manifests()
+            } != claims:
                 raise ConflictError("regions were claimed since their rows were read")
             return self._commit(dataset, fragments)
 
@@ -121,7 +123,11 @@ class Replacement:
         pieces = (piece for part in parts for piece in part.batch.whole)
         return [
             *fragments,
-            *(FragmentMetadata.from_json(one) for piece in pieces for one in piece.fragments),
+            *(
+                FragmentMetadata.from_json(fragment)
+                for piece in pieces
+                for fragment in piece.fragments
+            ),
         ]
 
     def _commit(self, dataset: lance.LanceDataset, fragments: list[FragmentMetadata]) -> int:
@@ -134,11 +140,12 @@ class Replacement:
         """
         merged = details_of(self.context, dataset).merged_generations
         if any(
-            one.current_generation - 1 > merged.get(one.region_id, 0) for one in self.manifests()
+            manifest.current_generation - 1 > merged.get(manifest.region_id, 0)
+            for manifest in self.manifests()
         ):
             # It would hide new rows, or show among them.
             raise ConflictError("generations were flushed since")
-        old = [_emptied(one.metadata) for one in dataset.get_fragments()]
+        old = [_emptied(fragment.metadata) for fragment in dataset.get_fragments()]
         operation = lance.LanceOperation.Merge([*old, *fragments], dataset.lance_schema)
         with base_commit(self.context.uri, "the new rows"):
             committed = lance.LanceDataset.commit(
@@ -163,7 +170,7 @@ def _live(
 ) -> Iterator[pa.RecordBatch]:
     """Every row that deletes nothing and is in no data file yet."""
     for part in parts:
-        generations = (reader.rows(one) for one in part.batch.whole if not one.fragments)
+        generations = (reader.rows(piece) for piece in part.batch.whole if not piece.fragments)
         for table in chain(generations, part.batch.tables()):
             kept = table.filter(pc.invert(table[TOMBSTONE])).drop_columns([TOMBSTONE])
             for batch in kept.to_batches():

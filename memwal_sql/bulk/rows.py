@@ -55,8 +55,8 @@ class RowForm:
                 raise InvalidCallError(
                     f"deleteColumn={self.delete_column!r} is {kind}: it must be boolean"
                 )
-        wanted = info.primary_key if self.deletes else info.schema.names
-        for name in wanted:
+        names = info.primary_key if self.deletes else info.schema.names
+        for name in names:
             if name in schema.names:
                 self._check_type(schema.field(name), info.schema.field(name))
             elif name in info.primary_key or not info.schema.field(name).nullable:
@@ -65,24 +65,24 @@ class RowForm:
                     f"have {schema.names}"
                 )
         check_missing(self.missing)
-        lacking = [name for name in wanted if name not in schema.names]
+        lacking = [name for name in names if name not in schema.names]
         if lacking and self.missing == ERROR:
             raise missing_columns("the rows lack", lacking)
-        beside = {self.order_by, self.delete_column}
-        unknown = [n for n in schema.names if n not in info.schema.names and n not in beside]
+        own_columns = {self.order_by, self.delete_column}
+        unknown = [n for n in schema.names if n not in info.schema.names and n not in own_columns]
         if unknown:
             raise InvalidCallError(
                 f"the table has no columns {unknown}: drop or rename them; "
                 f"it has {info.schema.names}"
             )
 
-    def _check_type(self, given: pa.Field, field: pa.Field) -> None:
-        if not same_kind(given.type, field.type):
+    def _check_type(self, source: pa.Field, field: pa.Field) -> None:
+        if not same_kind(source.type, field.type):
             raise InvalidCallError(
-                f"the column {field.name!r} is {given.type}, and {field.type} in the table: "
+                f"the column {field.name!r} is {source.type}, and {field.type} in the table: "
                 "cast it first"
             )
-        check_type(given.type, field, fill=self.missing == NULL)
+        check_type(source.type, field, fill=self.missing == NULL)
 
 
 class RowReader:

@@ -18,11 +18,13 @@ class CatchUp:
     """
 
     def __init__(self, dataset: Any, details: IndexDetails) -> None:
-        fragments = {one.fragment_id for one in dataset.get_fragments()}
+        fragments = {fragment.fragment_id for fragment in dataset.get_fragments()}
         self._behind: list[MergeProgress] = []
         for index in indexes_of(dataset):
             maintained = details.maintain_all_indexes or index.name in details.maintained_indexes
-            covered = {one for segment in index.segments for one in segment.fragment_ids}
+            covered = {
+                fragment_id for segment in index.segments for fragment_id in segment.fragment_ids
+            }
             if maintained and index.name != INDEX_NAME and not fragments <= covered:
                 self._behind.append(details.index_catchup.get(index.name, {}))
 

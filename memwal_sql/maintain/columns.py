@@ -57,7 +57,7 @@ def add_columns(context: TableContext, added: pa.Schema) -> None:
         with maintenance(context, f"add_columns {added.names}"):
             dataset = latest_dataset(context)
             first_id = _first_id(dataset, added)
-            fragments = [one.metadata for one in dataset.get_fragments()]
+            fragments = [fragment.metadata for fragment in dataset.get_fragments()]
             _commit_columns(context, dataset, added, first_id, fragments)
 
     over_conflicts(commit, context.uri)
@@ -82,7 +82,8 @@ def add_computed(
             check(dataset)
             first_id = _first_id(dataset, new.schema)
             fragments = [
-                _computed(context, dataset, one, new, first_id) for one in dataset.get_fragments()
+                _computed(context, dataset, fragment, new, first_id)
+                for fragment in dataset.get_fragments()
             ]
             _commit_columns(context, dataset, new.schema, first_id, fragments)
 
@@ -175,7 +176,7 @@ def _computed(
 
     Lance's own `add_columns` refuses this where a table has a log in front, for the rows in there.
     """
-    known: FragmentMetadata = fragment.metadata
+    metadata: FragmentMetadata = fragment.metadata
 
     def rows() -> Iterator[pa.RecordBatch]:
         """One for each row that was written into the fragment, null for those deleted since."""
@@ -187,7 +188,7 @@ def _computed(
                 yield _spread(values, places - after, int(places[-1]) + 1 - after)
                 after = int(places[-1]) + 1
         rest = pa.RecordBatch.from_pylist([], new.schema)
-        yield _spread(rest, np.zeros(0, np.int64), known.physical_rows - after)
+        yield _spread(rest, np.zeros(0, np.int64), metadata.physical_rows - after)
 
     with written(new.schema, rows()) as stream:
         (made,) = write_fragments(
@@ -195,14 +196,14 @@ def _computed(
             dataset.uri,
             schema=new.schema,
             mode="overwrite",  # of which nothing is committed: only files of new columns alone
-            max_rows_per_file=known.physical_rows,
+            max_rows_per_file=metadata.physical_rows,
             max_bytes_per_file=_ANY_SIZE,
             data_storage_version=dataset.data_storage_version,
             storage_options=context.storage_options,
         )
     file = made.files[0]
-    file.fields = [one + first_id for one in file.fields]
-    return dataclasses.replace(known, files=[*known.files, file])
+    file.fields = [number + first_id for number in file.fields]
+    return dataclasses.replace(metadata, files=[*metadata.files, file])
 
 
 def _spread(rows: pa.RecordBatch, places: npt.NDArray[np.int64], length: int) -> pa.RecordBatch:

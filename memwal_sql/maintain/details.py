@@ -75,18 +75,18 @@ def _settle(context: TableContext, lease: Lease) -> None:
     """
 
     def settle() -> None:
-        left = lease.unfinished
-        landed = [restore_progress(context, one) for one in left]
+        unfinished = lease.unfinished
+        landed = [restore_progress(context, rewrite) for rewrite in unfinished]
         if all(landed):
             lease.forget_notes()
             return
         dataset = latest_dataset(context)
-        found = details_of(context, dataset)
+        details = details_of(context, dataset)
         fence = Unfinished(dataset.version, uuid4())
-        lease.rewrites(*left, fence)
-        commit_details(dataset, found, fence.index_uuid)  # refused: one has landed just now
-        for one in (*left, fence):
-            restore_progress(context, one)
+        lease.rewrites(*unfinished, fence)
+        commit_details(dataset, details, fence.index_uuid)  # refused: one has landed just now
+        for rewrite in (*unfinished, fence):
+            restore_progress(context, rewrite)
         lease.forget_notes()
 
     over_conflicts(settle, context.uri)
@@ -96,17 +96,17 @@ def change_details(
     context: TableContext,
     job: str,
     change: Callable[[Rewrite], IndexDetails | None],
-    known: Any = None,
+    dataset: Any = None,
 ) -> int:
     """Commit changed details as a new base version, and return that version.
 
     `change` is called again when Lance refuses the commit in favour of somebody else's; what it
-    returns is committed, and nothing when that is None: where it is None of a `known` dataset, a
-    version that has just been the newest, nobody is kept from their work. Raises RetryError when
+    returns is committed, and nothing when that is None. If it is None for `dataset`, a version
+    that has just been the newest, the lease is not taken. Raises RetryError when
     others keep coming in between.
     """
-    if known is not None and change(_rewrite_of(context, known)) is None:
-        return int(known.version)
+    if dataset is not None and change(_rewrite_of(context, dataset)) is None:
+        return int(dataset.version)
 
     def commit() -> int:
         with maintenance(context, job) as lease:
@@ -143,10 +143,10 @@ def _rewrite_of(context: TableContext, dataset: Any) -> Rewrite:
 
 def details_of(context: TableContext, dataset: Any) -> IndexDetails:
     """The details at a dataset's version. Raises RepairError when it has none."""
-    found = read_details(context.store, dataset)
-    if found is None:
+    details = read_details(context.store, dataset)
+    if details is None:
         raise RepairError(f"{context.uri} lost its MemWAL index in version {dataset.version}")
-    return found.details
+    return details.details
 
 
 def restore_progress(context: TableContext, rewrite: Unfinished) -> bool:
@@ -158,10 +158,10 @@ def restore_progress(context: TableContext, rewrite: Unfinished) -> bool:
 
     def restore() -> bool:
         dataset = latest_dataset(context)
-        found = _find(context, rewrite, dataset.version)
-        if found is None:
+        erased_progress = _find(context, rewrite, dataset.version)
+        if erased_progress is None:
             return False
-        rewritten, before = found
+        rewritten, before = erased_progress
         now = details_of(context, dataset).merged_generations
         erased = {
             shard: generation
@@ -183,14 +183,14 @@ def _find(
     most: dict[UUID, int] = {}
     for version in range(rewrite.read_version + 1, latest + 1):
         try:
-            found = read_details_at(context.store, version)
+            details = read_details_at(context.store, version)
         except NotFoundError:
             continue  # cleaned up by Lance
-        if found is None:
+        if details is None:
             continue
-        if found.details.index_uuid == rewrite.index_uuid:
-            return found.details.merged_generations, most
-        for shard, generation in found.details.merged_generations.items():
+        if details.details.index_uuid == rewrite.index_uuid:
+            return details.details.merged_generations, most
+        for shard, generation in details.details.merged_generations.items():
             most[shard] = max(generation, most.get(shard, 0))
     return None
 
@@ -202,14 +202,14 @@ def _restored(dataset: Any, now: MergeProgress, erased: MergeProgress) -> bool:
     in the base table already: then the higher mark would be wrong. So pass shards are first marked
     with the least that Lance refuses after such a merge, and only then with what they had.
     """
-    known = regions_in({**now, **erased})
-    regions = {shard for shard in erased if shard in known}
+    present = regions_in({**now, **erased})
+    regions = {shard for shard in erased if shard in present}
     guards = {pass_shard(region): now.get(pass_shard(region), 0) + 1 for region in regions}
     marks = {region: erased[region] for region in regions} | guards
     if marks and not mark_only(dataset, marks):
         return False
     marked = dict(now) | marks
-    tokens = {s: g for s, g in erased.items() if s not in known and g > marked.get(s, 0)}
+    tokens = {s: g for s, g in erased.items() if s not in present and g > marked.get(s, 0)}
     return not tokens or mark_only(dataset, tokens)
 
 

@@ -42,31 +42,33 @@ def build_indexes(
     Raises RetryError when other commits keep coming in between.
     """
     dataset = latest_dataset(context)
-    known = [index.name for index in column_indexes(dataset)]
-    unknown = sorted(set(names or ()) - set(known))
+    all_names = [index.name for index in column_indexes(dataset)]
+    unknown = sorted(set(names or ()) - set(all_names))
     if unknown:
-        raise InvalidCallError(f"there are no indexes {unknown} on {context.uri}; it has {known}")
-    wanted = [name for name in known if names is None or name in names]
+        raise InvalidCallError(
+            f"there are no indexes {unknown} on {context.uri}; it has {all_names}"
+        )
+    chosen = [name for name in all_names if names is None or name in names]
     built = []
-    for done, name in enumerate(wanted, start=1):
+    for done, name in enumerate(chosen, start=1):
         behind, dataset = _build(context, name, dataset)
         if behind:
             built.append(name)
             _log.info("indexed %s: index %r is up to date", context.uri, name)
-        report(Progress(JOB, None, done, len(wanted), "indexes"))
+        report(Progress(JOB, None, done, len(chosen), "indexes"))
     change_details(context, JOB, _with_catch_up, dataset)
     return built
 
 
 def covers_everything(dataset: Any, index: Any) -> bool:
     """Whether an index, as Lance describes it, covers all fragments of the dataset."""
-    covered = {one for segment in index.segments for one in segment.fragment_ids}
+    covered = {fragment_id for segment in index.segments for fragment_id in segment.fragment_ids}
     return all(fragment.fragment_id in covered for fragment in dataset.get_fragments())
 
 
 def column_indexes(dataset: Any) -> list[Any]:
     """The indexes of columns, as Lance describes them."""
-    return [one for one in indexes_of(dataset) if not one.name.startswith(_SYSTEM)]
+    return [index for index in indexes_of(dataset) if not index.name.startswith(_SYSTEM)]
 
 
 def _build(context: TableContext, name: str, latest: Any) -> tuple[bool, Any]:
@@ -77,7 +79,7 @@ def _build(context: TableContext, name: str, latest: Any) -> tuple[bool, Any]:
     def build() -> None:
         nonlocal behind, dataset
         dataset = dataset or latest_dataset(context)
-        index = next((one for one in column_indexes(dataset) if one.name == name), None)
+        index = next((index for index in column_indexes(dataset) if index.name == name), None)
         if index is None or covers_everything(dataset, index):
             return
         behind = True
@@ -116,8 +118,8 @@ def _with_catch_up(rewrite: Rewrite) -> IndexDetails | None:
     merged = regions_in(details.merged_generations)
     written = dict(details.index_catchup)
     for index in column_indexes(rewrite.dataset):
-        known = written.get(index.name, {})
-        behind = any(known.get(region, 0) < merged[region] for region in merged)
+        progress = written.get(index.name, {})
+        behind = any(progress.get(region, 0) < merged[region] for region in merged)
         if behind and covers_everything(rewrite.dataset, index):
             written[index.name] = merged
     if written == dict(details.index_catchup):

@@ -115,17 +115,17 @@ class Lease:
 
     def _record(self, *, taken: bool) -> dict[str, Any]:
         notes = [
-            {"read_version": one.read_version, "index_uuid": str(one.index_uuid)}
-            for one in self._unfinished
+            {"read_version": rewrite.read_version, "index_uuid": str(rewrite.index_uuid)}
+            for rewrite in self._unfinished
         ]
         return {**self._content, "held": taken, "unfinished": notes}
 
     def _put(self) -> None:
-        found = self._records.put(self._version + 1, self._record(taken=True))
-        if found is not None:
+        other = self._records.put(self._version + 1, self._record(taken=True))
+        if other is not None:
             raise MaintenanceLostError(
                 f"the maintenance job {self._content['job']} was too slow, and "
-                f"{found.content.get('job', 'another one')} took over: run it again"
+                f"{other.content.get('job', 'another one')} took over: run it again"
             )
         self._version += 1
 
@@ -145,9 +145,9 @@ def maintenance_lease(
     lease = Lease(Records(store, name), holder := uuid4().hex, job)
     _own.add(holder)
     try:
-        found = _wait_and_take(lease, Records(store, name), sleep, clock)
+        records = _wait_and_take(lease, Records(store, name), sleep, clock)
         try:
-            if found > _MOST_RECORDS and not store.remote:
+            if records > _MOST_RECORDS and not store.remote:
                 delete_old_records(store, name)
             yield lease
         finally:
@@ -166,8 +166,8 @@ def delete_old_records(store: ObjectStore, name: str) -> None:
 def _notes(records: Records, record: Record) -> tuple[Unfinished, ...]:
     with decoding(records.path(record.version), "a record of a lease", _MOVE_AWAY):
         return tuple(
-            Unfinished(whole_number(one["read_version"], 1), UUID(one["index_uuid"]))
-            for one in record.content["unfinished"]
+            Unfinished(whole_number(note["read_version"], 1), UUID(note["index_uuid"]))
+            for note in record.content["unfinished"]
         )
 
 

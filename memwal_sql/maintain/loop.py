@@ -309,12 +309,12 @@ class _Loop:
         """Do a job now; an error of the kind `kept` is part of the record."""
         start = self._clock()
         try:
-            found, outcome = self._do(job)
+            did_work, outcome = self._do(job)
         except kept as error:
             return self._failed(job, error, start)
         self._last[job] = self._clock()
-        self._in_vain[job] = 0 if found else self._in_vain.get(job, 0) + 1
-        self.is_idle &= not found
+        self._in_vain[job] = 0 if did_work else self._in_vain.get(job, 0) + 1
+        self.is_idle &= not did_work
         return JobRun(job, outcome, self._clock() - start)
 
     def _failed(self, job: str, error: MemWalError, start: float) -> JobRun:
@@ -331,12 +331,12 @@ class _Loop:
             return
         logs = self._table.unflushed_logs(with_ages=self._single_look)
         since = self._unflushed_since
-        self._unflushed_since = {one.state: since.get(one.state, now) for one in logs}
+        self._unflushed_since = {log.state: since.get(log.state, now) for log in logs}
         self.is_idle &= not logs
-        for one in logs:
-            age = one.age if self._single_look else now - self._unflushed_since[one.state]
-            if age >= one.flushed_within + self._triggers.flush_seconds:
-                self._silent.append(one.region_id)
+        for log in logs:
+            age = log.age if self._single_look else now - self._unflushed_since[log.state]
+            if age >= log.flushed_within + self._triggers.flush_seconds:
+                self._silent.append(log.region_id)
 
     def _do(self, job: str) -> tuple[bool, str]:
         """Whether there was anything to do, and what was done."""
@@ -403,7 +403,9 @@ class _Loop:
             self.is_idle = False
         if flushed != self._waiting_since.keys():
             self._in_vain.clear()
-        self._waiting_since = {one: self._waiting_since.get(one, now) for one in flushed}
+        self._waiting_since = {
+            generation: self._waiting_since.get(generation, now) for generation in flushed
+        }
         return flushed
 
     def _is_due(self, job: str, flushed: _Generations) -> bool:

@@ -96,12 +96,14 @@ def note_last_seen(store: ObjectStore, manifest: RegionManifest) -> RegionManife
     never be noted, as everything up to the hint counts as complete; rows were only ever written
     above entries that are complete or recorded as skipped.
     """
-    known = max(manifest.replay_after_wal_entry_position, manifest.wal_entry_position_last_seen)
+    last_seen = max(manifest.replay_after_wal_entry_position, manifest.wal_entry_position_last_seen)
     wal = Wal(store, manifest.region_id)
     with suppress(MemWalError):
-        if not wal.exists(known + 1):
+        if not wal.exists(last_seen + 1):
             return manifest
-        for position in reversed([one for one in wal.positions() if one > known]):
+        for position in reversed(
+            [position for position in wal.positions() if position > last_seen]
+        ):
             if _has_rows(wal, position):
                 manifests = RegionManifests(store, manifest.region_id)
                 return manifests.commit(manifest, wal_entry_position_last_seen=position)

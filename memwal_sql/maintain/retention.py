@@ -57,7 +57,7 @@ def retained_by_versions(
         recorded = scope.store.compute(
             key,
             partial(_recorded, store, details),
-            lambda found: _BYTES * (1 + len(found)),
+            lambda retained: _BYTES * (1 + len(retained)),
         )
         generations.update(
             (region_id, name)
@@ -72,7 +72,7 @@ def retained_by_versions(
 
 def _recorded(store: ObjectStore, details: IndexDetails) -> tuple[tuple[UUID, str, int], ...]:
     return tuple(
-        (manifest.region_id, one.path, one.generation)
+        (manifest.region_id, generation.path, generation.generation)
         for manifest in recorded_manifests(store, details) or ()
-        for one in manifest.flushed_generations
+        for generation in manifest.flushed_generations
     )

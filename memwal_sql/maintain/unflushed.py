@@ -58,7 +58,7 @@ def newest_rows(store: ObjectStore, manifest: RegionManifest) -> WalEntry | None
     """
     wal = Wal(store, manifest.region_id)
     flushed = manifest.replay_after_wal_entry_position
-    for position in reversed([one for one in wal.positions() if one > flushed]):
+    for position in reversed([position for position in wal.positions() if position > flushed]):
         try:
             entry = wal.read(position)
         except TornEntryError:  # it may be under way
@@ -74,14 +74,16 @@ def unflushed_logs(
     """The logs of the regions of these manifests that a writer was to flush. Ages take an object
     that is put, and two listings a region."""
     store = context.store
-    open_ones = [one for one in manifests if one.status is not RegionStatus.SEALED]
-    promised = side_by_side(store.remote, lambda one: _flushed_within(context, one), open_ones)
-    found = [
+    open_ones = [manifest for manifest in manifests if manifest.status is not RegionStatus.SEALED]
+    promised = side_by_side(
+        store.remote, lambda manifest: _flushed_within(context, manifest), open_ones
+    )
+    logs = [
         (manifest, within)
         for manifest, within in zip(open_ones, promised, strict=True)
         if within is not None
     ]
-    if not found:
+    if not logs:
         return []
     now = _store_time(store) if with_ages else None
     return [
@@ -92,7 +94,7 @@ def unflushed_logs(
             within,
             0.0 if now is None else _age(store, manifest, now),
         )
-        for manifest, within in found
+        for manifest, within in logs
     ]
 
 
@@ -112,16 +114,16 @@ def _age(store: ObjectStore, manifest: RegionManifest, now: float) -> float:
     versions = _modified(store.list(paths.manifest_folder(region)), paths.MANIFEST_SUFFIX)
     oldest = min((position for position in entries if position > flushed), default=0)
     times = [entries.get(oldest), versions.get(manifest.version)]
-    known = [time for time in times if time is not None]
-    if len(known) < len(times):
+    modified = [time for time in times if time is not None]
+    if len(modified) < len(times):
         return 0.0
-    return max(0.0, now - max(known))
+    return max(0.0, now - max(modified))
 
 
 def _modified(listed: Iterable[ObjectMeta], suffix: str) -> dict[int, float | None]:
     """When each numbered object was written."""
-    found = ((paths.numbered(meta.path, suffix), meta.modified) for meta in listed)
-    return {number: modified for number, modified in found if number is not None}
+    numbered = ((paths.numbered(meta.path, suffix), meta.modified) for meta in listed)
+    return {number: modified for number, modified in numbered if number is not None}
 
 
 def _store_time(store: ObjectStore) -> float | None:
@@ -130,7 +132,7 @@ def _store_time(store: ObjectStore) -> float | None:
     path = f"{PROBE_FOLDER}/{uuid4().hex}"
     store.put(path, b"")
     try:
-        times = [one.modified for one in store.list(PROBE_FOLDER) if one.path == path]
+        times = [meta.modified for meta in store.list(PROBE_FOLDER) if meta.path == path]
     finally:
         store.delete([path])
     return times[0] if times else None

@@ -78,12 +78,12 @@ class IndexGaps(Mapping[str, IndexGap]):
         if progress is None:
             return None
         merged: dict[UUID, tuple[Source, ...]] = {}
-        known = {region.region_id: region for region in self._regions}
+        readers = {region.region_id: region for region in self._regions}
         for region_id, through in regions_in(self._base.details.merged_generations).items():
             after = progress.get(region_id, 0)
             if after >= through:
                 continue
-            region = known.get(region_id)
+            region = readers.get(region_id)
             sources = None if region is None else region.merged(self._base, after, through)
             if sources is None:
                 return None  # its files may be collected already
@@ -112,11 +112,13 @@ class _Since:
         self._next = self._built = base.version
         self._may_be_newer = True
         self._done = True
-        index = next((one for one in indexes_of(base.dataset) if one.name == name), None)
+        index = next((index for index in indexes_of(base.dataset) if index.name == name), None)
         if index is None:
             return
         fragments = _fragments(base.dataset)
-        indexed = {one for segment in index.segments for one in segment.fragment_ids}
+        indexed = {
+            fragment_id for segment in index.segments for fragment_id in segment.fragment_ids
+        }
         self.covered = fragments & indexed
         self._built = max(segment.dataset_version_at_last_update for segment in index.segments)
         self._done = fragments == self.covered
@@ -138,10 +140,10 @@ class _Since:
     def _look_back(self, commits: Commits) -> bool:
         """Go from version to version, from the newest to the one that the index was built over;
         whether that has come to an end."""
-        left = VersionsRead.most
+        remaining = VersionsRead.most
         while True:
             commit, read = commits.at(self._next, max(self._built, 1))
-            left -= read
+            remaining -= read
             # Lance does not always note that an index was brought up to date; `index_catchup` may.
             newer = self._may_be_newer and _within(commit.progress, self._caught_up)
             if newer or self._next <= self._built:
@@ -152,7 +154,7 @@ class _Since:
             if self._next <= self._built or not commit.leaves_rows:
                 return True
             self._next -= 1
-            if left <= 0:
+            if remaining <= 0:
                 return False
 
 
@@ -192,18 +194,18 @@ class Commits:
         """What made a version, and how many versions were read for it: some before it are, too,
         down to `lowest`, which counts as one that changed rows. Raises NotFoundError for a version
         that Lance has cleaned up."""
-        known: Commit | None = self._context.scope.store.get(self._key(version))
-        if known is not None:
-            return known, 0
+        commit: Commit | None = self._context.scope.store.get(self._key(version))
+        if commit is not None:
+            return commit, 0
         first = max(lowest, version - VersionsRead.together)
         versions = range(first, version + 1)
-        found = dict(zip(versions, map_concurrently(self._read, versions), strict=True))
-        for one in versions[1:]:
-            self._keep(one, found[one], found[one].preserves_rows_of(found[one - 1]))
-        made = found[version]
+        details = dict(zip(versions, map_concurrently(self._read, versions), strict=True))
+        for newer in versions[1:]:
+            self._keep(newer, details[newer], details[newer].preserves_rows_of(details[newer - 1]))
+        made = details[version]
         if version == first:
             return Commit(made.details.merged_generations, False), 1
-        leaves = made.preserves_rows_of(found[version - 1])
+        leaves = made.preserves_rows_of(details[version - 1])
         return Commit(made.details.merged_generations, leaves), len(versions)
 
     def fragments(self, version: int) -> frozenset[int]:
@@ -211,11 +213,11 @@ class Commits:
         return read_fragment_ids(self._context.store, version)
 
     def _read(self, version: int) -> FoundDetails:
-        found = read_details_at(self._context.store, version)
-        return FoundDetails(IndexDetails(), "", "") if found is None else found
+        details = read_details_at(self._context.store, version)
+        return FoundDetails(IndexDetails(), "", "") if details is None else details
 
-    def _keep(self, version: int, found: FoundDetails, leaves_rows: bool) -> None:
-        commit = Commit(found.details.merged_generations, leaves_rows)
+    def _keep(self, version: int, details: FoundDetails, leaves_rows: bool) -> None:
+        commit = Commit(details.details.merged_generations, leaves_rows)
         size = _BYTES + _MARK_BYTES * len(commit.progress)
         self._context.scope.store.put(self._key(version), commit, size)
 

@@ -44,9 +44,9 @@ def with_values(context: TableContext, base: BaseTable, manifest: RegionManifest
         return manifest
     values: Mapping[str, RegionValue] | None = lancedb_values(spec, manifest.region_id)
     if values is None and _may_be_derived(spec, manifest):
-        found = _values_of_a_row(context, base, manifest, spec)
-        if found is not None and lancedb_id(spec, found) == manifest.region_id:
-            values = found
+        row_values = _values_of_a_row(context, base, manifest, spec)
+        if row_values is not None and lancedb_id(spec, row_values) == manifest.region_id:
+            values = row_values
     return manifest if values is None else replace(manifest, region_values=values)
 
 
@@ -65,8 +65,8 @@ def is_lancedbs(context: TableContext, base: BaseTable, manifest: RegionManifest
     spec = base.info.spec(manifest.region_spec_id)
     if spec is None or not _may_be_derived(spec, manifest):
         return False
-    found = _values_of_a_row(context, base, manifest, spec)
-    return found is None or lancedb_id(spec, found) == manifest.region_id
+    row_values = _values_of_a_row(context, base, manifest, spec)
+    return row_values is None or lancedb_id(spec, row_values) == manifest.region_id
 
 
 def _may_be_derived(spec: RegionSpec, manifest: RegionManifest) -> bool:
@@ -97,11 +97,11 @@ def _flushed_row(
 ) -> pa.Table | None:
     if not manifest.flushed_generations:
         return None
-    one = manifest.flushed_generations[-1]
-    name = f"generation {one.generation}"
-    uri = generation_uri(lance_uri(context.uri), manifest.region_id, one.path)
+    generation = manifest.flushed_generations[-1]
+    name = f"generation {generation.generation}"
+    uri = generation_uri(lance_uri(context.uri), manifest.region_id, generation.path)
     with lance_errors(name, uri):
-        dataset = open_generation(uri, name, one.rows, context.storage_options)
+        dataset = open_generation(uri, name, generation.rows, context.storage_options)
         dataset = base.names.project(dataset)
         return rows_of(dataset.scanner(columns=list(base.info.primary_key), limit=1))
 

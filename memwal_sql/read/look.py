@@ -78,8 +78,8 @@ class Look:
 
     def answered(self, answers: Sequence[bool]) -> None:
         """Take the answers to `questions`, asked one after the other on a local disk."""
-        *goes_on, new, there = answers
-        self._is_newest, self.log_goes_on = there and not new, any(goes_on)
+        *goes_on, new, exists = answers
+        self._is_newest, self.log_goes_on = exists and not new, any(goes_on)
         looks = self._looks
         if looks.remote:
             self.is_sure = self._in_order or looks.clock() - self._since < Wave.seconds
@@ -93,11 +93,11 @@ class Look:
             self.answered(ask(not self._in_order, self.questions))
         if self._is_newest:
             return None
-        found = self._looks.manifests.newer(self.manifest)
+        newer_manifest = self._looks.manifests.newer(self.manifest)
         self.is_sure = True  # as that was asked in order, and after the log
         if self._looks.remote:
-            self._looks.note((found or self.manifest).version, self._began)
-        return found
+            self._looks.note((newer_manifest or self.manifest).version, self._began)
+        return newer_manifest
 
     def latest(self) -> RegionManifest:
         """The newest manifest, looking again where this was not sure, and then in order."""
@@ -112,8 +112,8 @@ class Look:
 
 def ask_all(looks: Iterable[Look]) -> None:
     """Ask the questions of all looks side by side."""
-    left = iter(looks)
-    while some := list(islice(left, _MOST_LOOKS)):
+    pending = iter(looks)
+    while some := list(islice(pending, _MOST_LOOKS)):
         answers = iter(ask(True, [question for look in some for question in look.questions]))
         for look in some:
             look.answered(list(islice(answers, len(look.questions))))

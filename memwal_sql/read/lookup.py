@@ -57,14 +57,14 @@ def get(
 def _regions_of(collector: SnapshotCollector, base: BaseTable, key: Hashable) -> list[RegionReader]:
     """The regions that may hold a key."""
     info = base.info
-    found = []
+    readers = []
     for spec in info.region_specs:
         values = spec.key_function(info.schema, info.primary_key)(key)
-        wanted = spec.spec_id, values
-        region = collector.registry.region_of(base, wanted, (wanted,))
+        values_key = spec.spec_id, values
+        region = collector.registry.region_of(base, values_key, (values_key,))
         if region is not None:
-            found.append(region)
-    return found + collector.registry.without_values(base)
+            readers.append(region)
+    return readers + collector.registry.without_values(base)
 
 
 def _routes(
@@ -76,9 +76,11 @@ def _routes(
     """
     for spec in base.info.region_specs:
         distinct, index = spec.assign(keys.table)
-        wanted = {(spec.spec_id, tuple(row.values())): None for row in spec.values_of(distinct)}
-        for number, one in enumerate(wanted):
-            region = collector.registry.region_of(base, one, wanted)
+        values_keys = {
+            (spec.spec_id, tuple(row.values())): None for row in spec.values_of(distinct)
+        }
+        for number, values_key in enumerate(values_keys):
+            region = collector.registry.region_of(base, values_key, values_keys)
             if region is not None:
                 yield region, np.flatnonzero(index == number)
     for region in collector.registry.without_values(base):
@@ -96,7 +98,7 @@ class _BaseRow:
 
     def read(self, newer: Iterable[Source]) -> None:
         """Read it unless one of these, which may not be all, can have a newer one."""
-        if not any(one.might_contain(self._key)[0] for one in newer):
+        if not any(source.might_contain(self._key)[0] for source in newer):
             self._read.append(self._source.last(self._key, self._columns))
 
     def last(self, key: KeyBatch, columns: Sequence[str]) -> tuple[pa.Table, bool] | None:
@@ -110,10 +112,10 @@ def _sources(
     meanwhile: Callable[[list[Source]], None] | None = None,
 ) -> list[tuple[Source, ...]]:
     """The sources of each region, newest first; `meanwhile` as `SnapshotCollector.sources`."""
-    found = collector.sources(base, regions, meanwhile, strong=True)
+    region_sources = collector.sources(base, regions, meanwhile, strong=True)
     if None in [region.values for region in regions]:
-        collector.registry.check_values(base, zip(regions, found, strict=True))
-    return found
+        collector.registry.check_values(base, zip(regions, region_sources, strict=True))
+    return region_sources
 
 
 def get_in(snapshot: Snapshot, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
@@ -138,18 +140,18 @@ def _collect(
     """Look for the keys at each part's places in its sources, and for the rest in the base."""
     if not output.names:  # a table without columns would lose how many rows there are
         return _collect(keys, parts, base, keys.table.schema).select([])
-    found = FoundRows(output)
-    wanted = np.ones(len(keys), dtype=np.bool_)
+    rows_found = FoundRows(output)
+    missing = np.ones(len(keys), dtype=np.bool_)
     for sources, places in parts:
-        places = places[wanted[places]]
+        places = places[missing[places]]
         if len(places):
-            left = search(_take(keys, places), places, sources, found)
-            wanted[places] = False
-            wanted[left] = True
+            absent = search(_take(keys, places), places, sources, rows_found)
+            missing[places] = False
+            missing[absent] = True
     if base is not None:
-        places = np.flatnonzero(wanted)
-        search(_take(keys, places), places, (base,), found)
-    return found.in_order()
+        places = np.flatnonzero(missing)
+        search(_take(keys, places), places, (base,), rows_found)
+    return rows_found.in_order()
 
 
 def _output(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
@@ -196,7 +198,9 @@ class FoundRows:
         return rows
 
 
-def search(keys: KeyBatch, places: Places, sources: Sequence[Source], found: FoundRows) -> Places:
+def search(
+    keys: KeyBatch, places: Places, sources: Sequence[Source], rows_found: FoundRows
+) -> Places:
     """Look for `keys` in `sources`, newest first; returns the places of the keys not found.
 
     A key is looked for in an older source only while no newer one has it, be it as a row or as a
@@ -208,22 +212,22 @@ def search(keys: KeyBatch, places: Places, sources: Sequence[Source], found: Fou
         maybe = source.might_contain(keys)
         if not maybe.any():
             continue
-        rows = source.take(keys.filter(maybe), found.columns)
+        rows = source.take(keys.filter(maybe), rows_found.columns)
         if not rows.num_rows:
             continue
-        found.add(rows, places[maybe])
-        left = np.ones(len(keys), dtype=np.bool_)
-        left[np.flatnonzero(maybe)[rows[KEY_POSITION].to_numpy()]] = False
-        keys, places = keys.filter(left), places[left]
+        rows_found.add(rows, places[maybe])
+        absent = np.ones(len(keys), dtype=np.bool_)
+        absent[np.flatnonzero(maybe)[rows[KEY_POSITION].to_numpy()]] = False
+        keys, places = keys.filter(absent), places[absent]
     return places
 
 
 def find_one(key: KeyBatch, sources: Iterable[Source | _BaseRow], schema: pa.Schema) -> pa.Table:
     """The live row of the only key, or no row; `sources` are asked newest first."""
     for source in sources:
-        found = source.last(key, schema.names)
-        if found is not None:
-            row, deleted = found
+        last_row = source.last(key, schema.names)
+        if last_row is not None:
+            row, deleted = last_row
             if deleted:
                 break
             return _as(row, schema)

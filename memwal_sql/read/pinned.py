@@ -117,4 +117,6 @@ def _replay(wal: Wal, pinned: PinnedRegion, make: MakeMemTable) -> Iterator[MemT
             )
         replayed.add(position, entry)
     replayed.torn(pinned.wal_end - 1)  # raises: what was pinned was complete
-    yield from (one.memtable.snapshot() for one in replayed.memtables)
+    yield from (
+        replayed_generation.memtable.snapshot() for replayed_generation in replayed.memtables
+    )

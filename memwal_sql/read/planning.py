@@ -75,10 +75,10 @@ class Watched(Node):
         try:
             yield from self.plan.execute(partition)
         except SourceGoneError as error:
-            found = self.missing(error)
-            if found is error:
+            outcome = self.missing(error)
+            if outcome is error:
                 raise
-            raise found from error
+            raise outcome from error
 
 
 def watched(node: Node, snapshot: Snapshot) -> Node:

@@ -62,10 +62,10 @@ def recorded_values(context: TableContext, base: BaseTable) -> list[RecordedValu
         manifests = recorded_regions(context, base) or []
     except CorruptFileError:
         return []
-    pairs = ((one, values_in_order(one, base.info)) for one in manifests)
+    pairs = ((manifest, values_in_order(manifest, base.info)) for manifest in manifests)
     return [
-        RecordedValues(one.region_id, one.region_spec_id, values)
-        for one, values in pairs
+        RecordedValues(manifest.region_id, manifest.region_spec_id, values)
+        for manifest, values in pairs
         if values is not None
     ]
 
@@ -90,12 +90,12 @@ def check_parts(
 def _covers_parts(base: BaseTable, manifests: Iterable[RegionManifest]) -> bool:
     """Whether every generation that is merged in part is hidden by the whole one."""
     progress = base.details.merged_generations
-    known = {manifest.region_id: manifest for manifest in manifests}
-    for region_id, manifest in known.items():
+    by_region = {manifest.region_id: manifest for manifest in manifests}
+    for region_id, manifest in by_region.items():
         part = partial_generation(progress, region_id)
         if part is not None and manifest.current_generation <= part:
             return False
-    return not unknown_partial(progress, known)
+    return not unknown_partial(progress, by_region)
 
 
 class RecordedView:
@@ -129,11 +129,11 @@ class RecordedView:
         specs = [spec for spec in info.region_specs if not spec.is_manual]
         if not self._spec_ids <= {spec.spec_id for spec in specs}:
             return None
-        found = list(self._without)
+        readers_pinned = list(self._without)
         for spec in specs:
             values = pinned_values(filters, spec, info.schema)
             if values is None:
                 return None
-            readers = (self._by_values.get((spec.spec_id, one)) for one in values)
-            found += [reader for reader in readers if reader is not None]
-        return sorted(found, key=lambda reader: reader.order)
+            readers = (self._by_values.get((spec.spec_id, value)) for value in values)
+            readers_pinned += [reader for reader in readers if reader is not None]
+        return sorted(readers_pinned, key=lambda reader: reader.order)

@@ -51,24 +51,24 @@ class RegionRegistry:
     def passed_over(self) -> int:
         """How many regions the last look for new ones found that are not known, as those who asked
         did not choose them."""
-        return sum(one not in self._regions for one in self._passed_over)
+        return sum(region_id not in self._regions for region_id in self._passed_over)
 
     def region_of(
-        self, base: BaseTable, key: ValuesKey, wanted: Collection[ValuesKey] | None = None
+        self, base: BaseTable, key: ValuesKey, keys: Collection[ValuesKey] | None = None
     ) -> RegionReader | None:
         """The region with these values; regions are listed only while it is not known, or while
         there may be another one. Raises RepairError where there is.
 
-        Where only regions with the `wanted` values are asked for, no other is looked at whose
+        Where only regions with the `keys` values are asked for, no other is looked at whose
         values are recorded.
         """
         region = self._by_values.get(key)
         if region is None:
-            if wanted is None:
+            if keys is None:
                 self.look_for_new(base)
             else:
                 self.look_for_new(
-                    base, lambda recorded: [one for one in recorded if one.key in wanted]
+                    base, lambda recorded: [value for value in recorded if value.key in keys]
                 )
             region = self._by_values.get(key)
         if region is not None and region.may_have_twin:
@@ -94,11 +94,11 @@ class RegionRegistry:
         spec = base.info.spec(spec_id)
         derived = None if spec is None else lancedb_id(spec, values)
         unknown = []
-        for one in self._without_values:
-            if one.region_id == derived:
-                region = region or one
-            elif not is_lancedbs(self._context, base, one.refresh()):
-                unknown.append(str(one.region_id))
+        for manifest in self._without_values:
+            if manifest.region_id == derived:
+                region = region or manifest
+            elif not is_lancedbs(self._context, base, manifest.refresh()):
+                unknown.append(str(manifest.region_id))
         if unknown:
             raise InvalidCallError(
                 f"{self._context.uri} has regions whose values native code has not written down: "
@@ -122,25 +122,25 @@ class RegionRegistry:
         as far as they can be known now."""
         self.look_for_new(base)
         # Without its values a region can't be told from one that has the same.
-        unknown = [one for one in self._without_values if may_come(base, one.manifest)]
+        unknown = [reader for reader in self._without_values if may_come(base, reader.manifest)]
         for manifest in side_by_side(
-            self._remote, lambda one: with_values(self._context, base, one.refresh()), unknown
+            self._remote, lambda reader: with_values(self._context, base, reader.refresh()), unknown
         ):
             self.reader(manifest, base)
         return self.known()
 
     def check_values(
-        self, base: BaseTable, found: Iterable[tuple[RegionReader, Sequence[Source]]]
+        self, base: BaseTable, sources_of_regions: Iterable[tuple[RegionReader, Sequence[Source]]]
     ) -> None:
         """Look again for the values of regions in which rows were found. As long as there are none
         nothing tells the values, and it does not matter that another region has the same.
 
         Raises StaleBaseError where they are known by that: it may have.
         """
-        unknown = [one for one, rows in found if rows and one.values is None]
-        if unknown and any(may_come(base, one.manifest) for one in unknown):
+        unknown = [reader for reader, rows in sources_of_regions if rows and reader.values is None]
+        if unknown and any(may_come(base, reader.manifest) for reader in unknown):
             self.regions(base)
-            if any(self._regions[one.region_id] is not one for one in unknown):
+            if any(self._regions[reader.region_id] is not reader for reader in unknown):
                 raise StaleBaseError("the values of regions are known now that were not before")
 
     def look_for_new(
@@ -155,29 +155,33 @@ class RegionRegistry:
         """
         folders = self._context.store.list_folders(MEM_WAL_FOLDER)
         listed = [region_of(folder) for folder in folders if folder not in self._folders]
-        new = [one for one in listed if one is not None and one not in self._regions]
+        new = [
+            region_id
+            for region_id in listed
+            if region_id is not None and region_id not in self._regions
+        ]
         passed_over: set[UUID] = set()
         if new and choose is not None:
             recorded = recorded_values(self._context, base)
-            chosen = {one.region_id for one in choose(recorded)}
-            passed_over = {one.region_id for one in recorded}.intersection(new) - chosen
-            new = [one for one in new if one not in passed_over]
+            chosen = {value.region_id for value in choose(recorded)}
+            passed_over = {value.region_id for value in recorded}.intersection(new) - chosen
+            new = [region_id for region_id in new if region_id not in passed_over]
         self._passed_over = tuple(passed_over)
         if new:
             # They may be those of a table that was made anew: then this raises.
-            found: list[RegionManifest | None] = []
+            manifests: list[RegionManifest | None] = []
             check = (lambda: None) if self._pinned else self._tracker.verified
             look = partial(side_by_side, self._remote, self._first_look, new)
-            beside(self._remote, check, lambda: found.extend(look()))
-            for manifest in found:
+            beside(self._remote, check, lambda: manifests.extend(look()))
+            for manifest in manifests:
                 if manifest is not None:
                     self.reader(manifest, base)
 
     def known(self) -> list[RegionReader]:
         """The regions that are known by now, in a stable order."""
-        found = list(self._regions.values())  # at once, as other threads may add to it
-        found.sort(key=attrgetter("order"))
-        return found
+        readers = list(self._regions.values())  # at once, as other threads may add to it
+        readers.sort(key=attrgetter("order"))
+        return readers
 
     def check_twins(self, base: BaseTable) -> None:
         """Raise RepairError where regions that are known by now have the same values, and
@@ -194,39 +198,39 @@ class RegionRegistry:
         if not self._twins:
             return regions
         self.check_twins(base)
-        twins = {one for group in self.twins() for one in group}
-        return [one for one in regions if one not in twins or not is_emptied(one, base)]
+        twins = {reader for group in self.twins() for reader in group}
+        return [reader for reader in regions if reader not in twins or not is_emptied(reader, base)]
 
     def pinned_by(self, base: BaseTable, filters: Sequence[Predicate]) -> list[RegionReader] | None:
         """The regions of the values that `filters` leave, where all of them are known, and no other
         region can have their rows; None where that takes a look for new ones."""
         if not filters or self._without_values or not base.info.region_specs:
             return None
-        found = []
+        readers = []
         for spec in base.info.region_specs:
             values = pinned_values(tuple(filters), spec, base.info.schema)
             if values is None or spec.is_manual:
                 return None
-            for one in values:
-                region = self._by_values.get((spec.spec_id, one))
-                if region is None or region.may_have_twin or (spec.spec_id, one) in self._twins:
+            for value in values:
+                region = self._by_values.get((spec.spec_id, value))
+                if region is None or region.may_have_twin or (spec.spec_id, value) in self._twins:
                     return None
-                found.append(region)
-        return sorted(found, key=attrgetter("order"))
+                readers.append(region)
+        return sorted(readers, key=attrgetter("order"))
 
     def reader(self, manifest: RegionManifest, base: BaseTable) -> RegionReader:
         """The reader of the region of a manifest, which is known from now on."""
         with self._lock:
-            known = self._regions.get(manifest.region_id)
-            if known is not None and (
-                known.values is not None or values_in_order(manifest, base.info) is None
+            existing = self._regions.get(manifest.region_id)
+            if existing is not None and (
+                existing.values is not None or values_in_order(manifest, base.info) is None
             ):
-                return known
+                return existing
             reader = RegionReader(self._context, manifest, base)
             self._regions[manifest.region_id] = reader
             self._folders.add(str(manifest.region_id))
             # Made anew each time, as other threads go through it without the lock.
-            without = tuple(one for one in self._without_values if one is not known)
+            without = tuple(reader for reader in self._without_values if reader is not existing)
             if reader.values is None:
                 self._without_values = (*without, reader)
             else:
@@ -238,15 +242,15 @@ class RegionRegistry:
             return reader
 
     def _check_twins(self, base: BaseTable, key: ValuesKey) -> None:
-        alive = [one for one in self._twins[key] if not is_emptied(one, base)]
+        alive = [reader for reader in self._twins[key] if not is_emptied(reader, base)]
         if len(alive) > 1:
             newest = self._tracker.latest()
-            if sum(not is_emptied(one, newest) for one in alive) < len(alive):
+            if sum(not is_emptied(reader, newest) for reader in alive) < len(alive):
                 raise StaleBaseError(
-                    f"of the regions {[str(one.region_id) for one in alive]} one was emptied after "
-                    f"base version {base.version}"
+                    f"of the regions {[str(reader.region_id) for reader in alive]} one was "
+                    f"emptied after base version {base.version}"
                 )
-            ids = [one.region_id for one in alive]
+            ids = [reader.region_id for reader in alive]
             raise twins_error(self._context.uri, alive[0].values, ids)
         if alive:
             self._by_values[key] = alive[0]

@@ -66,7 +66,7 @@ class ServedVersion:
         self._clock = clock
         self._served = _as_newest(tracker.current)
         self._following = False
-        self._left: tuple[BaseTable, float] | None = None
+        self._previous: tuple[BaseTable, float] | None = None
         self._lock = Lock()
 
     @property
@@ -76,8 +76,8 @@ class ServedVersion:
 
     def latest(self) -> BaseTable:
         """A version that shows the rows of the newest one."""
-        left = self._left
-        if left is not None and self._clock() - left[1] > _LEAVE_SECONDS:
+        previous = self._previous
+        if previous is not None and self._clock() - previous[1] > _LEAVE_SECONDS:
             self._let_go()
         served = self._served
         if self._context.cache is not None and served.base.source.is_lost:
@@ -113,25 +113,25 @@ class ServedVersion:
 
     def _newest_of_the_same_rows(self, served: _Served) -> _Served | None:
         """None if the newest version shows others, or queries would not notice its being new."""
-        base, version, found = served.base, served.version, served.found
+        base, version, details = served.base, served.version, served.found
         if base.source.rows < Served.least_rows:
             return None
         try:
             self._context.check_reads()
             # A table that was deleted and made again has versions of its own under these numbers.
-            if read_etag(self._context.store, version) != found.etag:
+            if read_etag(self._context.store, version) != details.etag:
                 return None
             while self._tracker.is_there(version + 1):
                 newer = read_details_at(self._context.store, version + 1)
-                if newer is None or not newer.has_same_rows_as(found):
+                if newer is None or not newer.has_same_rows_as(details):
                     return None
-                version, found = version + 1, newer
+                version, details = version + 1, newer
         except MemWalError:
             return None
         if version == served.version:
             return None
         since = self._clock() if served.since is None else served.since
-        return _Served(base, version, found, since)
+        return _Served(base, version, details, since)
 
     def _follow(self, before: BaseTable) -> None:
         try:
@@ -152,13 +152,13 @@ class ServedVersion:
                 return
             self._served = _as_newest(base)
         self._let_go()
-        self._left = before, self._clock()
+        self._previous = before, self._clock()
 
     def _let_go(self) -> None:
         """Keep nothing in memory of the version that was served before."""
-        left, self._left = self._left, None
-        if left is not None:
-            STORE.evict(*(left[0].owners - self._served.base.owners))
+        previous, self._previous = self._previous, None
+        if previous is not None:
+            STORE.evict(*(previous[0].owners - self._served.base.owners))
 
 
 def _as_newest(base: BaseTable) -> _Served:

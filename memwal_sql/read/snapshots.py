@@ -112,15 +112,15 @@ class SnapshotCollector:
         if self.pinned or not self._context.store.remote:
             return self.over_base(self.begin(consistency), take)
         recorded = consistency == "eventual"
-        known = self._tracker.current if recorded else self._served.current
+        first_base = self._tracker.current if recorded else self._served.current
         taken: list[T] = []
 
         def take_known() -> None:
             with suppress(Exception):  # raised below where it is none of an older version
-                taken.append(take(known))
+                taken.append(take(first_base))
 
         base = beside(True, partial(self.begin, consistency), take_known)
-        return taken[0] if taken and base is known else self.over_base(base, take)
+        return taken[0] if taken and base is first_base else self.over_base(base, take)
 
     def over_base(self, base: BaseTable, take: Callable[[BaseTable], T]) -> T:
         """What `take` returns, called with a base version, and with newer ones where the regions
@@ -159,11 +159,11 @@ class SnapshotCollector:
         manifests, `"strong"` the unflushed rows of every writer too.
         """
         if self.pinned or consistency == "eventual":
-            found = self._recorded(base, filters)
+            snapshot = self._recorded(base, filters)
         else:
-            found = self._current(base, filters, strong=consistency == "strong")
-        missing = None if self.pinned else partial(self._missing, found, consistency, filters)
-        return replace(found, indexes=base.indexes.infos, missing=missing)
+            snapshot = self._current(base, filters, strong=consistency == "strong")
+        missing = None if self.pinned else partial(self._missing, snapshot, consistency, filters)
+        return replace(snapshot, indexes=base.indexes.infos, missing=missing)
 
     def _missing(
         self,
@@ -183,7 +183,7 @@ class SnapshotCollector:
             return damage
         needed = {source.identity for source in now.sources}
         files = [source for source in read.sources if isinstance(source, LanceSource)]
-        return gap_error(error) if all(one.identity in needed for one in files) else error
+        return gap_error(error) if all(source.identity in needed for source in files) else error
 
     def collect(self, consistency: str, filters: Sequence[Predicate] = ()) -> Snapshot:
         """The `snapshot` over the newest base version."""
@@ -261,21 +261,21 @@ class SnapshotCollector:
         """Every region. Raises RepairError where two have the same values: what is merged last
         would win."""
 
-        def found(base: BaseTable) -> list[RegionReader]:
+        def mergeable(base: BaseTable) -> list[RegionReader]:
             regions = self.registry.regions(base)
             self.registry.check_twins(base)
             return regions
 
-        return self._over_newest(found)
+        return self._over_newest(mergeable)
 
     def _current(self, base: BaseTable, filters: Sequence[Predicate], *, strong: bool) -> Snapshot:
         registry, info = self.registry, base.info
-        found: dict[RegionReader, tuple[Source, ...]] = {}
+        sources_of: dict[RegionReader, tuple[Source, ...]] = {}
 
         def kept_of(regions: list[RegionReader]) -> tuple[RegionReader, ...]:
             kept = prune(filters, regions, info.region_specs, info.schema)
-            new = [one for one in kept if one not in found]
-            found.update(zip(new, self.sources(base, new, strong=strong), strict=True))
+            new = [reader for reader in kept if reader not in sources_of]
+            sources_of.update(zip(new, self.sources(base, new, strong=strong), strict=True))
             return kept
 
         def choose(recorded: list[RecordedValues]) -> tuple[RecordedValues, ...]:
@@ -285,17 +285,21 @@ class SnapshotCollector:
         regions, known_regions = registry.pinned_by(base, filters), len(registry)
         if regions is None:
             if self._context.store.remote and registry:
-                known = registry.live(base, registry.known())
-                beside(True, partial(registry.look_for_new, base, choose), partial(kept_of, known))
+                readers = registry.live(base, registry.known())
+                beside(
+                    True, partial(registry.look_for_new, base, choose), partial(kept_of, readers)
+                )
             else:
                 registry.look_for_new(base, choose)
             regions = registry.live(base, registry.known())
             known_regions = len(regions)
         kept = kept_of(regions)
-        registry.check_values(base, found.items())
+        registry.check_values(base, sources_of.items())
         collected = tuple(
-            RegionSources(one.region_id, one.name, one.spec_id, one.values, found[one])
-            for one in kept
+            RegionSources(
+                reader.region_id, reader.name, reader.spec_id, reader.values, sources_of[reader]
+            )
+            for reader in kept
         )
         gaps = IndexGaps(self._context, base, kept)
         every = known_regions + registry.passed_over
@@ -317,13 +321,15 @@ class SnapshotCollector:
         itself. On a remote store `meanwhile` is called with the sources that are known already."""
         looks = [region.look(base, strong=strong) for region in regions]
         if not self._context.store.remote:
-            return [region.looked(base, one) for region, one in zip(regions, looks, strict=True)]
-        ask = partial(ask_all, [one.look for one in looks])
+            return [
+                region.looked(base, pending) for region, pending in zip(regions, looks, strict=True)
+            ]
+        ask = partial(ask_all, [pending.look for pending in looks])
         if meanwhile is None:
             ask()
         else:
-            known = [source for one in looks for source in one.known]
-            beside(True, ask, partial(meanwhile, known))
+            sources_known = [source for pending in looks for source in pending.known]
+            beside(True, ask, partial(meanwhile, sources_known))
         pairs = zip(regions, looks, strict=True)
         return side_by_side(True, lambda pair: pair[0].looked(base, pair[1]), pairs)
 
@@ -335,12 +341,12 @@ class SnapshotCollector:
             if self.pinned:
                 return Snapshot(base.info, base.source, (), 0)
             return self._current(base, filters, strong=False)
-        known = self._view
-        if known is None or known[0] is not base:
+        cached_view = self._view
+        if cached_view is None or cached_view[0] is not base:
             pairs = [(self.registry.reader(manifest, base), manifest) for manifest in manifests]
             check_recorded(self._context.uri, pairs, base)
-            self._view = known = base, RecordedView(pairs)
-        view = known[1]
+            self._view = cached_view = base, RecordedView(pairs)
+        view = cached_view[1]
         kept = view.kept(filters, base.info)
         regions = tuple(
             RegionSources(

@@ -33,11 +33,11 @@ def check_recorded(
 ) -> None:
     """Raise RepairError for two recorded regions with the same values that both have rows above
     the base table."""
-    known: dict[ValuesKey, RegionReader] = {}
+    by_values: dict[ValuesKey, RegionReader] = {}
     for region, manifest in pairs:
         if region.values is None or not _is_unmerged(manifest, base):
             continue
-        other = known.setdefault((region.spec_id, tuple(region.values.values())), region)
+        other = by_values.setdefault((region.spec_id, tuple(region.values.values())), region)
         if other is not region:
             raise twins_error(uri, region.values, [other.region_id, region.region_id])
 

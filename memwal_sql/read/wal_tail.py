@@ -97,7 +97,7 @@ class WalTail:
     @property
     def memtables(self) -> tuple[MemTableSource, ...]:
         """The rows that were read last."""
-        return tuple([one.memtable.snapshot() for one in self._replay.memtables])
+        return tuple([generation.memtable.snapshot() for generation in self._replay.memtables])
 
     def _rebase(self, manifest: RegionManifest) -> None:
         """Let go of what `manifest` has flushed; start anew where it cuts through a MemTable, or an
@@ -107,11 +107,17 @@ class WalTail:
         if (flushed, current) == self._based_on and self._is_whole:
             return
         replayed = self._replay.memtables
-        kept = [one for one in replayed if self._is_whole and one.memtable.generation >= current]
-        whole = all(one.last_position <= flushed for one in replayed if one not in kept)
-        for one in replayed:
-            if one not in kept:
-                STORE.evict(one.memtable.identity)
+        kept = [
+            generation
+            for generation in replayed
+            if self._is_whole and generation.memtable.generation >= current
+        ]
+        whole = all(
+            generation.last_position <= flushed for generation in replayed if generation not in kept
+        )
+        for generation in replayed:
+            if generation not in kept:
+                STORE.evict(generation.memtable.identity)
         if kept and whole and self._next > flushed:
             replayed[:] = kept
         else:

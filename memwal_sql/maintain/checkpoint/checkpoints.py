@@ -118,11 +118,11 @@ def drop_checkpoint(
     """Let go of a checkpoint's files, and of its name. Raises InvalidCallError for an unknown one;
     one that expired may be dropped too."""
     check_name(name)
-    found = find(context.store, name)
-    if found is None or found.dropped:
+    checkpoint = find(context.store, name)
+    if checkpoint is None or checkpoint.dropped:
         raise InvalidCallError(_unknown(context, name, clock()))
-    dropped = replace(found, number=found.number + 1, created=clock(), dropped=True)
-    _release(context, dropped, found.tag)
+    dropped = replace(checkpoint, number=checkpoint.number + 1, created=clock(), dropped=True)
+    _release(context, dropped, checkpoint.tag)
     _log.info("dropped checkpoint %r of %s", name, context.uri)
 
 
@@ -132,15 +132,16 @@ def live_checkpoint(
     """The checkpoint of a name. Raises InvalidCallError when there is none, or it has expired."""
     check_name(name)
     now = clock()
-    found = find(context.store, name)
-    if found is None or found.dropped:
+    checkpoint = find(context.store, name)
+    if checkpoint is None or checkpoint.dropped:
         raise InvalidCallError(_unknown(context, name, now))
-    if not found.is_live(now):
+    if not checkpoint.is_live(now):
         raise InvalidCallError(
-            f"the checkpoint {name!r} of {context.uri} expired at {_text(found.expires or now)}: "
-            "its files may have been collected; open another one, or the table as it is now"
+            f"the checkpoint {name!r} of {context.uri} expired at "
+            f"{_text(checkpoint.expires or now)}: its files may have been "
+            "collected; open another one, or the table as it is now"
         )
-    return found
+    return checkpoint
 
 
 def list_checkpoints(context: TableContext, clock: Callable[[], float] = time.time) -> pa.Table:
@@ -148,15 +149,15 @@ def list_checkpoints(context: TableContext, clock: Callable[[], float] = time.ti
     now = clock()
     rows = [
         {
-            "name": one.name,
-            "base_version": one.version,
-            "created": _moment(one.created),
-            "expires": None if one.expires is None else _moment(one.expires),
-            "expired": not one.is_live(now),
-            "regions": len(one.snapshot().regions),
+            "name": checkpoint.name,
+            "base_version": checkpoint.version,
+            "created": _moment(checkpoint.created),
+            "expires": None if checkpoint.expires is None else _moment(checkpoint.expires),
+            "expired": not checkpoint.is_live(now),
+            "regions": len(checkpoint.snapshot().regions),
         }
-        for one in all_checkpoints(context.store)
-        if not one.dropped
+        for checkpoint in all_checkpoints(context.store)
+        if not checkpoint.dropped
     ]
     return pa.Table.from_pylist(rows, CHECKPOINTS)
 
@@ -168,7 +169,11 @@ def _unmerged(pinned: PinnedSnapshot, base: BaseTable) -> PinnedSnapshot:
     def unmerged(region: PinnedRegion) -> PinnedRegion:
         manifest = region.manifest
         after = merged.get(manifest.region_id, 0)
-        kept = tuple(one for one in manifest.flushed_generations if one.generation > after)
+        kept = tuple(
+            generation
+            for generation in manifest.flushed_generations
+            if generation.generation > after
+        )
         return replace(region, manifest=replace(manifest, flushed_generations=kept))
 
     return replace(pinned, regions=tuple(map(unmerged, pinned.regions)))
@@ -243,7 +248,9 @@ def _seconds(expires: Expires, now: float) -> float | None:
 
 
 def _unknown(context: TableContext, name: str, now: float) -> str:
-    names = [one.name for one in all_checkpoints(context.store) if one.is_live(now)]
+    names = [
+        checkpoint.name for checkpoint in all_checkpoints(context.store) if checkpoint.is_live(now)
+    ]
     return f"{context.uri} has no checkpoint {name!r}; it has {names}"
 
 

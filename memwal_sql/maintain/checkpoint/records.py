@@ -68,15 +68,18 @@ class Checkpoint:
         """What it reads; regions have values where `specs` has their spec."""
         path = f"the checkpoint {self.name!r}"
         manifests = decode_regions(self.regions, specs, path, _REMEDY)
-        regions = (PinnedRegion(one, one.wal_entry_position_last_seen + 1) for one in manifests)
+        regions = (
+            PinnedRegion(manifest, manifest.wal_entry_position_last_seen + 1)
+            for manifest in manifests
+        )
         return PinnedSnapshot(self.version, tuple(regions))
 
 
 def encode_snapshot(pinned: PinnedSnapshot, specs: Sequence[RegionSpec]) -> bytes:
     """The region states of a pinned snapshot, as `Checkpoint.regions` has them."""
     seen = [
-        replace(one.manifest, wal_entry_position_last_seen=one.wal_end - 1)
-        for one in pinned.regions
+        replace(region.manifest, wal_entry_position_last_seen=region.wal_end - 1)
+        for region in pinned.regions
     ]
     return encode_regions(seen, specs)
 
@@ -131,8 +134,8 @@ def checkpoint_names(store: ObjectStore) -> list[str]:
 
 def all_checkpoints(store: ObjectStore) -> list[Checkpoint]:
     """The latest record of every name, by name; expired and dropped ones too."""
-    found = side_by_side(store.remote, partial(find, store), checkpoint_names(store))
-    return [one for one in found if one is not None]
+    checkpoints = side_by_side(store.remote, partial(find, store), checkpoint_names(store))
+    return [checkpoint for checkpoint in checkpoints if checkpoint is not None]
 
 
 def retained_by_checkpoints(checkpoints: Iterable[Checkpoint], now: float) -> Holds:
@@ -145,7 +148,9 @@ def retained_by_checkpoints(checkpoints: Iterable[Checkpoint], now: float) -> Ho
         for region in checkpoint.snapshot().regions:
             manifest = region.manifest
             region_id = manifest.region_id
-            generations.update((region_id, one.path) for one in manifest.flushed_generations)
+            generations.update(
+                (region_id, generation.path) for generation in manifest.flushed_generations
+            )
             first = manifest.replay_after_wal_entry_position + 1
             if first < region.wal_end:
                 wal[region_id] = (*wal.get(region_id, ()), (first, region.wal_end - 1))

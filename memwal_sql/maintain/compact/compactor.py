@@ -63,14 +63,14 @@ class Extent:
         fragments = list(filter(is_left, _fragments(dataset)))
         if not groups_of(fragments, self.least, self.share):
             return []  # whatever covers them
-        found = groups_of(_indexed(dataset, fragments), self.least, self.share)
-        if found and moved_fragments(dataset):
+        chosen = groups_of(_indexed(dataset, fragments), self.least, self.share)
+        if chosen and moved_fragments(dataset):
             # Rows were missing from filters by a zone map then (pylance 14.0.2).
             raise UnsupportedError(
                 f"{dataset.uri} was compacted by another client with defer_index_remap=True, and "
                 "its indexes do not follow a second compaction: write the rows into a new table"
             )
-        return found
+        return chosen
 
 
 class Compactor:
@@ -93,18 +93,18 @@ class Compactor:
         self._report = report
         self._sleep = sleep
 
-    def run(self, extent: Extent, known: Any) -> int:
-        """Compact the fragments that are there by now; how many of them were written anew. `known`
+    def run(self, extent: Extent, newest: Any) -> int:
+        """Compact the fragments that are there by now; how many of them were written anew. `newest`
         is a version that has just been the newest.
 
         Raises ContentionError where others keep changing them, and StoreUnavailableError; what was
         compacted by then stays so.
         """
         # Without anything to do nobody else is kept from their work.
-        if not extent.groups(known):
+        if not extent.groups(newest):
             return 0
         dataset = self._begin()
-        last = max((one.number for one in _fragments(dataset)), default=-1)
+        last = max((fragment.number for fragment in _fragments(dataset)), default=-1)
         refused = set[int]()
 
         def is_left(fragment: Fragment) -> bool:
@@ -112,13 +112,13 @@ class Compactor:
 
         step, done = partial(self._step, extent, is_left), 0
         while True:
-            group, left, written = self._over_conflicts(step)
+            group, remaining, written = self._over_conflicts(step)
             if not group:
                 break
             if not written:
-                refused.update(one.number for one in group)
+                refused.update(fragment.number for fragment in group)
             done += written
-            self._report(Progress(JOB, None, done, done + left, "fragments"))
+            self._report(Progress(JOB, None, done, done + remaining, "fragments"))
         self._end(done)
         return done
 
@@ -182,24 +182,24 @@ class Compactor:
             groups = extent.groups(dataset, is_left)
             if not groups:
                 return (), 0, 0
-            results = [_execute(one, dataset) for one in _tasks(dataset, groups[0])]
+            results = [_execute(task, dataset) for task in _tasks(dataset, groups[0])]
             return groups[0], sum(map(len, groups[1:])), _commit(self._context, dataset, results)
 
 
 def _tasks(dataset: Any, group: Group) -> list[CompactionTask]:
     """The tasks in which Lance compacts a group; none where it can't join its fragments."""
-    numbers = {one.number for one in group}
-    others = [one.fragment_id for one in dataset.get_fragments()]
+    numbers = {fragment.number for fragment in group}
+    others = [fragment.fragment_id for fragment in dataset.get_fragments()]
     options: CompactionOptions = {
         # One fragment is made of all.
-        "target_rows_per_fragment": sum(one.rows for one in group) + 1,
+        "target_rows_per_fragment": sum(fragment.rows for fragment in group) + 1,
         "materialize_deletions_threshold": 0.0,
-        "excluded_fragment_ids": [one for one in others if one not in numbers],
+        "excluded_fragment_ids": [number for number in others if number not in numbers],
         **_OPTIONS,
     }
     with lance_errors(BASE_NAME, dataset.uri):
-        found: list[CompactionTask] = Compaction.plan(dataset, options).tasks
-    return found
+        tasks: list[CompactionTask] = Compaction.plan(dataset, options).tasks
+    return tasks
 
 
 def _execute(task: CompactionTask, dataset: Any) -> RewriteResult:
@@ -217,22 +217,22 @@ def _commit(context: TableContext, dataset: Any, results: Sequence[RewriteResult
     check_deadline(context.uri)
     with base_commit(context.uri, _WHAT):
         Compaction.commit(dataset, list(results), _OPTIONS)
-    removed = sum(one.metrics.fragments_removed for one in results)
+    removed = sum(result.metrics.fragments_removed for result in results)
     _log.debug("%s: %d fragments compacted in version %d", context.uri, removed, dataset.version)
     return removed
 
 
 def _fragments(dataset: Any) -> list[Fragment]:
     with lance_errors(BASE_NAME, dataset.uri):
-        known = [one.metadata for one in dataset.get_fragments()]
+        metadata = [fragment.metadata for fragment in dataset.get_fragments()]
     return [
         Fragment(
-            one.id,
-            one.physical_rows,
-            one.num_deletions,
-            sum(file.file_size_bytes or 0 for file in one.files),
+            entry.id,
+            entry.physical_rows,
+            entry.num_deletions,
+            sum(file.file_size_bytes or 0 for file in entry.files),
         )
-        for one in known
+        for entry in metadata
     ]
 
 
@@ -243,4 +243,7 @@ def _indexed(dataset: Any, fragments: Sequence[Fragment]) -> list[Fragment]:
         for segment in index.segments:
             for number in segment.fragment_ids:
                 segments.setdefault(number, set()).add(segment.uuid)
-    return [replace(one, indexed=frozenset(segments.get(one.number, ()))) for one in fragments]
+    return [
+        replace(fragment, indexed=frozenset(segments.get(fragment.number, ())))
+        for fragment in fragments
+    ]

@@ -39,8 +39,8 @@ class Fragment:
     def size(self) -> float:
         """What is left of it without deleted rows; 1 is large enough."""
         live = max(1, self.rows - self.deleted)
-        left = live / max(1, self.rows) * self.bytes
-        return max(live / TARGET_ROWS, left / TARGET_BYTES)
+        live_bytes = live / max(1, self.rows) * self.bytes
+        return max(live / TARGET_ROWS, live_bytes / TARGET_BYTES)
 
     def has_lost(self, share: float) -> bool:
         """Whether at least such a share of its rows was deleted."""
@@ -52,7 +52,7 @@ class _Piece:
 
     def __init__(self, members: Sequence[Fragment]) -> None:
         self.members = tuple(members)
-        self.size = sum(one.size for one in members)
+        self.size = sum(member.size for member in members)
 
 
 def groups_of(
@@ -67,30 +67,34 @@ def groups_of(
             waits until the table as a whole has, as what is written then is a multiple of what was
             deleted at most.
     """
-    known = list(fragments)
-    rows, deleted = (sum(getattr(one, name) for one in known) for name in ("rows", "deleted"))
+    all_fragments = list(fragments)
+    rows, deleted = (
+        sum(getattr(fragment, name) for fragment in all_fragments) for name in ("rows", "deleted")
+    )
     is_due = least is None or deleted >= share * rows
-    lost = {one for one in known if is_due and one.has_lost(share)}
-    found: list[tuple[Fragment, ...]] = []
-    for _, run in groupby(known, key=lambda one: one.indexed):
-        pieces = [_Piece([one]) for one in run]
+    lost = {fragment for fragment in all_fragments if is_due and fragment.has_lost(share)}
+    groups: list[tuple[Fragment, ...]] = []
+    for _, run in groupby(all_fragments, key=lambda fragment: fragment.indexed):
+        pieces = [_Piece([fragment]) for fragment in run]
         if least is None:
-            pieces = _joined(pieces, lambda one: one.size < 1 or lost.issuperset(one.members))
+            pieces = _joined(pieces, lambda piece: piece.size < 1 or lost.issuperset(piece.members))
         else:
-            pieces = _joined(_doubled(pieces, least), lambda one: lost.issuperset(one.members))
-        found += [one.members for one in pieces if one.members[1:] or one.members[0] in lost]
-    return found
+            pieces = _joined(_doubled(pieces, least), lambda piece: lost.issuperset(piece.members))
+        groups += [
+            piece.members for piece in pieces if piece.members[1:] or piece.members[0] in lost
+        ]
+    return groups
 
 
 def _doubled(pieces: list[_Piece], least: int) -> list[_Piece]:
     """Join those that may be joined, the smallest ones first."""
-    limit = min((one.size for one in pieces), default=1.0)
+    limit = min((piece.size for piece in pieces), default=1.0)
     while limit < 1:
         limit *= 2
         joined: list[_Piece] = []
-        for is_small, run in groupby(pieces, key=lambda one: one.size <= min(limit, 1)):
+        for is_small, run in groupby(pieces, key=lambda piece: piece.size <= min(limit, 1)):
             own = list(run)
-            doubles = sum(one.size for one in own) >= 2 * max(one.size for one in own)
+            doubles = sum(piece.size for piece in own) >= 2 * max(piece.size for piece in own)
             joined += _cut(own) if is_small and doubles and len(own) >= least else own
         pieces = joined
     return pieces
@@ -98,22 +102,22 @@ def _doubled(pieces: list[_Piece], least: int) -> list[_Piece]:
 
 def _joined(pieces: Sequence[_Piece], is_joined: Callable[[_Piece], bool]) -> list[_Piece]:
     """Join those beside each other that are to be."""
-    found: list[_Piece] = []
+    joined_pieces: list[_Piece] = []
     for joined, run in groupby(pieces, key=is_joined):
         own = list(run)
-        found += _cut(own) if joined else own
-    return found
+        joined_pieces += _cut(own) if joined else own
+    return joined_pieces
 
 
 def _cut(pieces: Sequence[_Piece]) -> list[_Piece]:
     """Join pieces to some that are large enough, and one of what is left."""
-    found: list[_Piece] = []
+    whole_pieces: list[_Piece] = []
     members: list[Fragment] = []
     size = 0.0
     for piece in pieces:
         members += piece.members
         size += piece.size
         if size >= 1:
-            found.append(_Piece(members))
+            whole_pieces.append(_Piece(members))
             members, size = [], 0.0
-    return [*found, _Piece(members)] if members else found
+    return [*whole_pieces, _Piece(members)] if members else whole_pieces

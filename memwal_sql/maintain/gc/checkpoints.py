@@ -20,26 +20,26 @@ from memwal_sql.storage.paths import RECORD_FOLDER
 
 def checkpoint_garbage(checkpoints: Iterable[Checkpoint], before: float) -> list[Garbage]:
     """The checkpoints that had ended by a time; `number` is that of the record."""
-    found = []
-    for one in checkpoints:
-        if one.is_live(before) or (one.dropped and one.created > before):
+    garbage = []
+    for checkpoint in checkpoints:
+        if checkpoint.is_live(before) or (checkpoint.dropped and checkpoint.created > before):
             continue
-        path = f"{RECORD_FOLDER}/checkpoints/{one.name}"
-        reason = "dropped" if one.dropped else "expired"
-        found.append(Garbage(Kind.CHECKPOINT, None, path, None, reason, number=one.number))
-    return found
+        path = f"{RECORD_FOLDER}/checkpoints/{checkpoint.name}"
+        reason = "dropped" if checkpoint.dropped else "expired"
+        garbage.append(Garbage(Kind.CHECKPOINT, None, path, None, reason, number=checkpoint.number))
+    return garbage
 
 
 def remove_checkpoints(
-    context: TableContext, known: Iterable[Checkpoint], garbage: Iterable[Garbage]
+    context: TableContext, checkpoints: Iterable[Checkpoint], garbage: Iterable[Garbage]
 ) -> None:
     """Delete the records in `garbage`, older records of other names, and tags without a record.
 
     A checkpoint is recorded before it is tagged, so a tag whose record is not there afterwards is
     one that nobody will come back to.
     """
-    going = {one.path.rpartition("/")[2] for one in garbage if one.kind is Kind.CHECKPOINT}
-    for checkpoint in known:
+    going = {item.path.rpartition("/")[2] for item in garbage if item.kind is Kind.CHECKPOINT}
+    for checkpoint in checkpoints:
         if checkpoint.number == 1 and checkpoint.name not in going:
             continue
         records = records_of(context.store, checkpoint.name)
@@ -49,7 +49,11 @@ def remove_checkpoints(
         tag for tag in tags_of(context.store, latest_dataset(context)) if is_checkpoint_tag(tag)
     ]
     if tags:
-        kept = {one.tag for one in all_checkpoints(context.store) if not one.dropped}
+        kept = {
+            checkpoint.tag
+            for checkpoint in all_checkpoints(context.store)
+            if not checkpoint.dropped
+        }
         for tag in tags:
             if tag not in kept:
                 delete_tag(context, tag)

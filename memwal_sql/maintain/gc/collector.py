@@ -125,14 +125,14 @@ def collect_garbage(
     doomed = collector.old_versions(versions, versions_older_than)
     if not dry_run:
         doomed = collector.clean_up(doomed)
-    plan = collector.plan(versions, frozenset(one.number for one in doomed), watermarks)
+    plan = collector.plan(versions, frozenset(version.number for version in doomed), watermarks)
     if not dry_run:
-        if context.store.remote and any(one.kind in _ASKED_FOR for one in plan.garbage):
+        if context.store.remote and any(item.kind in _ASKED_FOR for item in plan.garbage):
             check_deadline(f"{context.uri}: waiting for readers", Wave.seconds)
             sleep(Wave.seconds)
         plan = collector.carry_out(plan)
         _log.info(
-            "collected %d files of %s", sum(len(one.files) for one in plan.garbage), context.uri
+            "collected %d files of %s", sum(len(item.files) for item in plan.garbage), context.uri
         )
     return _table([*doomed, *plan.garbage])
 
@@ -158,21 +158,23 @@ class _Collector:
         if age is None:
             return ()
         limit = self._now - max(self._grace, age.total_seconds())
-        old = [one for one in versions if one.timestamp <= limit]
+        old = [version for version in versions if version.timestamp <= limit]
         kept = {tag["version"] for tag in tags_of(self._store, self.dataset).values()}
-        kept |= {one["parent_version"] for one in branches_of(self._store, self.dataset).values()}
+        kept |= {
+            branch["parent_version"] for branch in branches_of(self._store, self.dataset).values()
+        }
         reason = f"older than {age}, and no tag's or branch's"
         return tuple(
             Garbage(
                 Kind.BASE_VERSION,
                 None,
-                paths.base_manifest_path(one.version),
+                paths.base_manifest_path(version.version),
                 None,
                 reason,
-                number=one.version,
+                number=version.version,
             )
-            for one in old[:-1]
-            if one.version not in kept and one.version < self.dataset.version
+            for version in old[:-1]
+            if version.version not in kept and version.version < self.dataset.version
         )
 
     def make_base_durable(self) -> None:
@@ -191,17 +193,17 @@ class _Collector:
         self._store.refuse_links()
         with lance_errors(BASE_NAME, self._context.uri):
             self.dataset.cleanup_old_versions(
-                versions=[one.number for one in doomed], error_if_tagged_old_versions=False
+                versions=[version.number for version in doomed], error_if_tagged_old_versions=False
             )
-        left = set(version_numbers(self._store))
-        return tuple(one for one in doomed if one.number not in left)
+        present = set(version_numbers(self._store))
+        return tuple(version for version in doomed if version.number not in present)
 
     def plan(
         self, versions: Sequence[BaseVersion], gone: frozenset[int], watermarks: Watermarks
     ) -> GarbagePlan:
         """Decide what is garbage, given all base versions, which of them are kept no more, and up
         to where files were collected."""
-        retained = [one for one in versions if one.version not in gone]
+        retained = [version for version in versions if version.version not in gone]
         checkpoints: list[Checkpoint] = []
         survey = beside(
             self._store.remote,
@@ -217,16 +219,18 @@ class _Collector:
             if manifest is None:
                 return None  # its creator has not come to the manifest yet
             region_id = files.region_id
-            known = watermarks.get(region_id, Watermark()).wal
+            recorded = watermarks.get(region_id, Watermark()).wal
             flushed = self._flushed(files, manifest)
             cutoff = self._now - self._grace
-            state = RegionState(files, manifest, through(region_id), known, cutoff, flushed)
+            state = RegionState(files, manifest, through(region_id), recorded, cutoff, flushed)
             is_fence = partial(_is_fence, Wal(self._store, region_id))
             return manifest, list(region_garbage(state, holds, is_fence))
 
         files = [survey.regions[region_id] for region_id in sorted(survey.regions)]
-        decided = [one for one in self._each(decide, files) if one is not None]
-        garbage = [one for _, found in decided for one in found]
+        decided = [
+            region_files for region_files in self._each(decide, files) if region_files is not None
+        ]
+        garbage = [item for _, garbage in decided for item in garbage]
         garbage += orphans(survey, retained, self._now, self._grace)
         garbage += checkpoint_garbage(checkpoints, self._now - self._grace)
         return GarbagePlan(
@@ -250,17 +254,17 @@ class _Collector:
         return replace(plan, garbage=kept)
 
     def _delete_files(self, plan: GarbagePlan) -> tuple[Garbage, ...]:
-        if any(one.kind in _WITH_ROWS for one in plan.garbage):
+        if any(item.kind in _WITH_ROWS for item in plan.garbage):
             self.make_base_durable()
         raise_watermarks(self._store, _watermarks(plan.garbage))
         going: dict[UUID, set[str]] = {}
-        for one in plan.garbage:
-            if one.kind is Kind.GENERATION and one.region is not None:
-                going.setdefault(one.region, set()).add(one.path.rpartition("/")[2])
+        for item in plan.garbage:
+            if item.kind is Kind.GENERATION and item.region is not None:
+                going.setdefault(item.region, set()).add(item.path.rpartition("/")[2])
         self._each(lambda each: self._shrink(plan.manifests[each[0]], each[1]), going.items())
         # A checkpoint that is recorded after this finds the floors above what it needs.
         retained_files = self._retained(all_checkpoints(self._store))
-        kept = tuple(one for one in plan.garbage if not _is_retained(one, retained_files))
+        kept = tuple(item for item in plan.garbage if not _is_retained(item, retained_files))
         self._delete(kept)
         return kept
 
@@ -276,7 +280,7 @@ class _Collector:
         that region is collected until merges have caught up.
         """
         latest, cutoff = versions[-1], self._now - self._grace
-        old = next((one for one in reversed(versions) if one.timestamp <= cutoff), None)
+        old = next((version for version in reversed(versions) if version.timestamp <= cutoff), None)
         established = {} if old is None else _merged(old)
         now = _merged(latest)
         most: dict[UUID, int] = {}
@@ -327,17 +331,17 @@ class _Collector:
 
         def without(manifest: RegionManifest) -> ManifestChanges:
             flushed = manifest.flushed_generations
-            kept = tuple(one for one in flushed if one.path not in going)
+            kept = tuple(generation for generation in flushed if generation.path not in going)
             return {"flushed_generations": kept} if len(kept) < len(flushed) else {}
 
         RegionManifests(self._store, latest.region_id).change(latest, without)
 
     def _delete(self, garbage: Sequence[Garbage]) -> None:
-        unordered = [p for one in garbage if one.kind is not Kind.MANIFEST for p in one.files]
+        unordered = [p for item in garbage if item.kind is not Kind.MANIFEST for p in item.files]
         ordered: dict[UUID | None, list[str]] = {}
-        for one in sorted(garbage, key=lambda one: one.number):
-            if one.kind is Kind.MANIFEST:
-                ordered.setdefault(one.region, []).extend(one.files)
+        for item in sorted(garbage, key=lambda item: item.number):
+            if item.kind is Kind.MANIFEST:
+                ordered.setdefault(item.region, []).extend(item.files)
         total = len(unordered) + sum(map(len, ordered.values()))
         for start in range(0, len(unordered), _BATCH_FILES):
             self._report(Progress("collect_garbage", None, start, total, "files"))
@@ -377,26 +381,26 @@ def _is_fence(wal: Wal, position: int) -> bool:
 
 def _watermarks(garbage: Iterable[Garbage]) -> Watermarks:
     watermarks: dict[UUID, Watermark] = {}
-    for one in garbage:
-        if one.region is None:
+    for item in garbage:
+        if item.region is None:
             continue
-        if one.kind is Kind.GENERATION:
-            watermark = Watermark(generation=one.number)
-        elif one.kind is Kind.WAL_ENTRY:
-            watermark = Watermark(wal=one.number)
+        if item.kind is Kind.GENERATION:
+            watermark = Watermark(generation=item.number)
+        elif item.kind is Kind.WAL_ENTRY:
+            watermark = Watermark(wal=item.number)
         else:
             continue
-        watermarks[one.region] = watermarks.get(one.region, Watermark()).raised_by(watermark)
+        watermarks[item.region] = watermarks.get(item.region, Watermark()).raised_by(watermark)
     return watermarks
 
 
-def _is_retained(one: Garbage, holds: Holds) -> bool:
-    if one.region is None:
+def _is_retained(item: Garbage, holds: Holds) -> bool:
+    if item.region is None:
         return False
-    if one.kind is Kind.WAL_ENTRY:
-        return holds.wal_entry(one.region, one.number)
-    if one.kind in (Kind.GENERATION, Kind.ORPHAN):
-        return holds.generation(one.region, one.path.rpartition("/")[2])
+    if item.kind is Kind.WAL_ENTRY:
+        return holds.wal_entry(item.region, item.number)
+    if item.kind in (Kind.GENERATION, Kind.ORPHAN):
+        return holds.generation(item.region, item.path.rpartition("/")[2])
     return False
 
 
@@ -404,13 +408,13 @@ def _table(garbage: Sequence[Garbage]) -> pa.Table:
     order = list(Kind)
     rows = [
         {
-            "kind": one.kind.value,
-            "region_id": None if one.region is None else str(one.region),
-            "path": one.path,
-            "bytes": one.bytes,
-            "files": len(one.files),
-            "reason": one.reason,
+            "kind": item.kind.value,
+            "region_id": None if item.region is None else str(item.region),
+            "path": item.path,
+            "bytes": item.bytes,
+            "files": len(item.files),
+            "reason": item.reason,
         }
-        for one in sorted(garbage, key=lambda one: order.index(one.kind))
+        for item in sorted(garbage, key=lambda item: order.index(item.kind))
     ]
     return pa.Table.from_pylist(rows, REPORT)

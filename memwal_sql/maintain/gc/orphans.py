@@ -35,7 +35,11 @@ def _snapshots(
     indexes: Iterable[ObjectMeta], versions: Sequence[BaseVersion], before: float
 ) -> Iterator[Garbage]:
     """External region snapshots that progress marks have left behind (protocol rule 23)."""
-    used = {f"_indices/{one.details.index_uuid}" for one in versions if one.details is not None}
+    used = {
+        f"_indices/{version.details.index_uuid}"
+        for version in versions
+        if version.details is not None
+    }
     for meta in indexes:
         folder, _, name = meta.path.rpartition("/")
         if name == "index.lance" and folder not in used and _is_older(before, (meta,)):

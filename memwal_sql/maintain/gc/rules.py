@@ -82,7 +82,7 @@ def region_garbage(state: RegionState, holds: Holds, is_fence: IsFence) -> Itera
 
 
 def _generations(state: RegionState, holds: Holds) -> Iterator[Garbage]:
-    listed = {one.path for one in state.manifest.flushed_generations}
+    listed = {generation.path for generation in state.manifest.flushed_generations}
     for name, folder in sorted(
         state.files.generations.items(), key=lambda item: item[1].generation
     ):

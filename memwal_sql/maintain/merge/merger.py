@@ -191,48 +191,48 @@ class Merger:
         """
         chosen = self._fitting(behind)
         store = self._context.store
-        opened = side_by_side(store.remote, lambda one: self._opened(base, *one), chosen)
-        found: dict[RegionReader, list[GenerationRows]] = {}
+        opened = side_by_side(store.remote, lambda pair: self._opened(base, *pair), chosen)
+        together: dict[RegionReader, list[GenerationRows]] = {}
         room, parts = float(self._max_pass_bytes), False
         closed = set[RegionReader]()
         for (region, _), rows in zip(chosen, opened, strict=True):
             if region in closed:
                 continue
             if not isinstance(rows, GenerationRows):
-                if not found:
+                if not together:
                     raise rows
                 closed.add(region)
                 continue
-            if not found:
+            if not together:
                 parts = bool(rows.deletes.num_rows)
             elif rows.nbytes > room or (rows.deletes.num_rows and not parts):
                 closed.add(region)
                 continue
-            found.setdefault(region, []).append(rows)
+            together.setdefault(region, []).append(rows)
             room -= rows.nbytes
             if parts:
                 closed.add(region)
         return [
             _Share(region, behind[region][: len(rows)], newest_of(rows) if rows[1:] else rows)
-            for region, rows in found.items()
+            for region, rows in together.items()
         ]
 
     def _fitting(self, behind: Mapping[RegionReader, range]) -> list[tuple[RegionReader, int]]:
         """The next generation of every region, then the one after it and so on, as far as they fit
         into one commit by what the manifests say of their size."""
-        found: list[tuple[RegionReader, int]] = []
-        room, left, place = self._max_pass_bytes, dict(behind), 0
-        while left:
-            for region, numbers in tuple(left.items()):
+        fitting: list[tuple[RegionReader, int]] = []
+        room, remaining, place = self._max_pass_bytes, dict(behind), 0
+        while remaining:
+            for region, numbers in tuple(remaining.items()):
                 flushed = _flushed(region, numbers[place]) if place < len(numbers) else None
                 size = 0 if flushed is None else flushed.bytes or 0
-                if place == len(numbers) or (found and size > room):
-                    del left[region]
+                if place == len(numbers) or (fitting and size > room):
+                    del remaining[region]
                 else:
-                    found.append((region, numbers[place]))
+                    fitting.append((region, numbers[place]))
                     room -= size
             place += 1
-        return found
+        return fitting
 
     def _opened(
         self, base: BaseTable, region: RegionReader, generation: int
@@ -253,17 +253,17 @@ class Merger:
     def _passes(self, shares: Sequence[_Share]) -> Iterator[_Pass]:
         """Tombstones first, as they need their keys only, then the other rows: in slices where they
         are of one generation, which may be too large."""
-        deletes = [sum(one.deletes.num_rows for one in share.rows) for share in shares]
-        generations = [one for share in shares for one in share.rows]
+        deletes = [sum(part.deletes.num_rows for part in share.rows) for share in shares]
+        generations = [part for share in shares for part in share.rows]
         if any(deletes):
-            keys = partial(pa.concat_tables, [one.deletes for one in generations])
+            keys = partial(pa.concat_tables, [part.deletes for part in generations])
             yield _Pass(deletes, True, keys)
         if len(generations) == 1:
             [rows] = generations
-            for start, end, found in rows.slices(self._max_pass_bytes):
-                yield _Pass([found], False, partial(rows.read, start, end))
+            for start, end, part in rows.slices(self._max_pass_bytes):
+                yield _Pass([part], False, partial(rows.read, start, end))
             return
-        upserts = [sum(one.upserts for one in share.rows) for share in shares]
+        upserts = [sum(part.upserts for part in share.rows) for share in shares]
         if any(upserts):
             yield _Pass(upserts, False, partial(self._all_rows, generations))
 
@@ -283,14 +283,16 @@ class Merger:
             len(work.passes),
         )
         written = [0] * len(work.shares)
-        total = [sum(rows) for rows in zip(*(one.rows for one in work.passes), strict=True)]
-        for number, one in enumerate(work.passes):
+        total = [
+            sum(rows) for rows in zip(*(merge_pass.rows for merge_pass in work.passes), strict=True)
+        ]
+        for number, merge_pass in enumerate(work.passes):
             if number:
                 lease.renew()
-            commit = writer.delete if one.deletes else writer.upsert
-            commit(one.read(), last=one is work.passes[-1])
+            commit = writer.delete if merge_pass.deletes else writer.upsert
+            commit(merge_pass.read(), last=merge_pass is work.passes[-1])
             for place, share in enumerate(work.shares):
-                written[place] += one.rows[place]
+                written[place] += merge_pass.rows[place]
                 name = share.region.name
                 self._report(Progress("merge", name, written[place], total[place], "rows"))
         for share, rows in zip(work.shares, total, strict=True):
@@ -331,14 +333,16 @@ def _behind(base: BaseTable, last: Mapping[RegionReader, int]) -> dict[RegionRea
 
 def _flushed(region: RegionReader, generation: int) -> FlushedGeneration | None:
     listed = region.manifest.flushed_generations
-    return next((one for one in listed if one.generation == generation), None)
+    return next((flushed for flushed in listed if flushed.generation == generation), None)
 
 
 def _is_recorded(context: TableContext, work: _Next) -> bool:
     """Whether readers of a version that holds a part of the generations find all of them."""
-    recorded = {one.region_id: one for one in recorded_regions(context, work.base) or ()}
+    recorded = {
+        manifest.region_id: manifest for manifest in recorded_regions(context, work.base) or ()
+    }
     return all(
-        (known := recorded.get(share.region.region_id)) is not None
-        and known.current_generation > share.generations[-1]
+        (manifest := recorded.get(share.region.region_id)) is not None
+        and manifest.current_generation > share.generations[-1]
         for share in work.shares
     )

@@ -90,14 +90,14 @@ class GenerationRows:
         schema, stored_names = self._base.schema, self._by_id.stored_names
         stored = [name for field in schema if (name := stored_names[field.name]) is not None]
         with _damage_is_typed(self._uri):
-            found = rows_of(self._dataset.scanner(columns=stored, offset=start, limit=end - start))
+            rows = rows_of(self._dataset.scanner(columns=stored, offset=start, limit=end - start))
         kept = self._kept[start:end]
         if not kept.all():
-            found = found.filter(pa.array(kept))
+            rows = rows.filter(pa.array(kept))
         columns = [
-            pa.nulls(found.num_rows, field.type)
+            pa.nulls(rows.num_rows, field.type)
             if (name := stored_names[field.name]) is None
-            else _cast(self._uri, self._by_id.column(field.name, found[name]), field)
+            else _cast(self._uri, self._by_id.column(field.name, rows[name]), field)
             for field in schema
         ]
         return pa.Table.from_arrays(columns, schema=schema)
@@ -131,12 +131,14 @@ def open_rows(
 def newest_of(generations: Sequence[GenerationRows]) -> list[GenerationRows]:
     """What is left of generations without tombstones, the oldest first, when of each key only the
     row of the newest one counts."""
-    keys = KeyCodes(concat([key_column(one.keys.columns) for one in generations]))
-    kept = np.concatenate([one._kept for one in generations])  # noqa: SLF001
+    keys = KeyCodes(concat([key_column(generation.keys.columns) for generation in generations]))
+    kept = np.concatenate([generation._kept for generation in generations])  # noqa: SLF001
     kept[superseded(keys.codes, ~kept, code_set(keys))] = False
-    ends = np.cumsum([len(one._kept) for one in generations])  # noqa: SLF001
+    ends = np.cumsum([len(generation._kept) for generation in generations])  # noqa: SLF001
     parts = np.split(kept, ends[:-1])
-    return [replace(one, _kept=part) for one, part in zip(generations, parts, strict=True)]
+    return [
+        replace(generation, _kept=part) for generation, part in zip(generations, parts, strict=True)
+    ]
 
 
 def _newest(keys: pa.Table) -> Mask:

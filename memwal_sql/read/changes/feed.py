@@ -32,19 +32,19 @@ def changes(
     taken = sorted(set(columns) & {field.name for field in FEED_FIELDS})
     if taken:
         raise InvalidCallError(f"the change feed has columns {taken} of its own: leave them out")
-    known = registry.regions(base)
-    regions = _chosen(context, known, region)
-    starts = _places(context, known, regions, after, "after")
-    ends = _places(context, known, regions, until, "until")
+    readers = registry.regions(base)
+    regions = _chosen(context, readers, region)
+    starts = _places(context, readers, regions, after, "after")
+    ends = _places(context, readers, regions, until, "until")
     work = []
-    for one in regions:
-        feed = RegionChanges(context, one, base, columns)
-        start, end = starts.get(one.region_id, BEGINNING), ends.get(one.region_id)
+    for reader in regions:
+        feed = RegionChanges(context, reader, base, columns)
+        start, end = starts.get(reader.region_id, BEGINNING), ends.get(reader.region_id)
         for offset in (start, end):
             if offset is not None and not feed.reaches(offset):
                 raise InvalidCallError(
-                    f"region {one.name} has not come to WAL position {offset.position} yet: give "
-                    "a place of this table's own feed"
+                    f"region {reader.name} has not come to WAL position {offset.position} yet: "
+                    "give a place of this table's own feed"
                 )
         if until is None or end is not None:
             work.append((feed, start, end))
@@ -70,16 +70,16 @@ def _stream(
 
 
 def _chosen(
-    context: TableContext, regions: Sequence[RegionReader], wanted: str | UUID | None
+    context: TableContext, regions: Sequence[RegionReader], name: str | UUID | None
 ) -> list[RegionReader]:
-    if wanted is None:
+    if name is None:
         return list(regions)
-    found = [one for one in regions if _is_named(context, one, wanted)]
-    if not found:
+    matching = [reader for reader in regions if _is_named(context, reader, name)]
+    if not matching:
         raise InvalidCallError(
-            f"no region {str(wanted)!r}; there are {[one.name for one in regions]}"
+            f"no region {str(name)!r}; there are {[reader.name for reader in regions]}"
         )
-    return found
+    return matching
 
 
 def _is_named(context: TableContext, region: RegionReader, name: str | UUID) -> bool:
@@ -89,28 +89,28 @@ def _is_named(context: TableContext, region: RegionReader, name: str | UUID) -> 
 
 def _places(
     context: TableContext,
-    known: Sequence[RegionReader],
+    readers: Sequence[RegionReader],
     regions: Sequence[RegionReader],
-    given: Offsets | None,
+    offsets: Offsets | None,
     argument: str,
 ) -> dict[UUID, ChangeOffset]:
     """Places by region id; a mapping may name regions that are not among those to be read."""
-    if given is None:
+    if offsets is None:
         return {}
-    if isinstance(given, Mapping):
-        return dict(_named(context, known, name, place) for name, place in given.items())
+    if isinstance(offsets, Mapping):
+        return dict(_named(context, readers, name, place) for name, place in offsets.items())
     if len(regions) != 1:
         raise InvalidCallError(
-            f"{argument}={given!r} is a place in one region, but there are {len(regions)}: "
+            f"{argument}={offsets!r} is a place in one region, but there are {len(regions)}: "
             "name the region, or give a place for each as a mapping"
         )
-    return {regions[0].region_id: parse_place(given)}
+    return {regions[0].region_id: parse_place(offsets)}
 
 
 def _named(
     context: TableContext, regions: Sequence[RegionReader], name: str, place: Place
 ) -> tuple[UUID, ChangeOffset]:
-    found = _chosen(context, regions, name)
-    if len(found) > 1:
-        raise InvalidCallError(f"{len(found)} regions are named {name!r}: give the region's id")
-    return found[0].region_id, parse_place(place)
+    matching = _chosen(context, regions, name)
+    if len(matching) > 1:
+        raise InvalidCallError(f"{len(matching)} regions are named {name!r}: give the region's id")
+    return matching[0].region_id, parse_place(place)

@@ -39,7 +39,7 @@ def parse_place(place: Place) -> ChangeOffset:
     Raises InvalidCallError naming the value.
     """
     numbers: list[Any] = list(place) if isinstance(place, list | tuple) else [place]
-    plain = all(isinstance(one, int) and not isinstance(one, bool) for one in numbers)
+    plain = all(isinstance(number, int) and not isinstance(number, bool) for number in numbers)
     if not plain or len(numbers) not in (1, 2) or min(numbers) < 0:
         raise InvalidCallError(
             f"{place!r} is not a place in the change feed: give a WAL position (0: the beginning), "

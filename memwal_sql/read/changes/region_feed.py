@@ -158,11 +158,11 @@ class RegionChanges:
             newest = manifest.current_generation - 1
             if until is not None and until.generation is not None:
                 newest = min(newest, until.generation)
-        left = self._between(manifest, generation, newest + 1, unnumbered)
+        newer = self._between(manifest, generation, newest + 1, unnumbered)
         if pending is not None:
             # Who goes on after it need not look again at generations that are in the WAL.
-            yield self._changes(*pending, generation if left else max(generation, newest))
-        for published in left:
+            yield self._changes(*pending, generation if newer else max(generation, newest))
+        for published in newer:
             yield from self._published(manifest, published, position)
 
     def _between(
@@ -173,15 +173,19 @@ class RegionChanges:
         Raises ChangesCollectedError where one is gone, and, after entries that are `unnumbered`,
         where there is one: it may have come before them.
         """
-        found = [one for one in range(after + 1, before) if self._is_published(manifest, one)]
-        if found and unnumbered:
+        published = [
+            generation
+            for generation in range(after + 1, before)
+            if self._is_published(manifest, generation)
+        ]
+        if published and unnumbered:
             raise ChangesCollectedError(
-                f"region {self._region.name}: generation {found[0]} was published without WAL "
+                f"region {self._region.name}: generation {published[0]} was published without WAL "
                 "entries, beside entries of Lance before version 14, which do not say whether they "
                 "are older: take table.change_offsets(), then the rows of table.scan(), and go on "
                 "from there"
             )
-        return found
+        return published
 
     def _is_published(self, manifest: RegionManifest, generation: int) -> bool:
         """Whether a generation that no entry names has no entries: that is so where Lance wrote it
@@ -225,8 +229,8 @@ class RegionChanges:
         while not self._wal.exists(position + 1):
             if position + 1 <= manifest.replay_after_wal_entry_position:
                 raise self._missing(position + 1)
-            wanted = until is not None and until.position > position
-            passed = wanted or self._region.log_end.is_passed(position + 1)
+            is_due = until is not None and until.position > position
+            passed = is_due or self._region.log_end.is_passed(position + 1)
             newer = self._region.refresh()
             if newer.version == manifest.version:
                 if passed:
