@@ -96,7 +96,7 @@ class RegionPublisher:
         self._check = check
         self._merged = merged
         self._values = values
-        self._lease: RegionClaim | None = None
+        self._region_claim: RegionClaim | None = None
         self._manifest: RegionManifest | None = None
         self._wal: WalWriter | None = None
         self._tail: list[ReplayedMemTable] = []
@@ -108,33 +108,33 @@ class RegionPublisher:
         is known of the batch but that publishing it again is right.
         """
         try:
-            lease, manifest, wal = self._claimed()
+            region_claim, manifest, wal = self._claimed()
             if mark is not None and self._published(manifest, mark.query_id) >= mark.batch_id:
                 return False
             small = batch.rows <= self._limits.rows and batch.nbytes <= self._limits.bytes
             if small and not batch.whole:
                 for rows in batch.tables():  # one, being small
-                    self._append(lease, wal, rows, mark)
+                    self._append(region_claim, wal, rows, mark)
             else:
-                self._publish_generations(lease, batch, mark)
+                self._publish_generations(region_claim, batch, mark)
         except BaseException:
-            self._lease = None  # whatever it was, the next batch starts with a claim
+            self._region_claim = None  # whatever it was, the next batch starts with a claim
             raise
         return True
 
     def empty_wal(self) -> int:
         """Claim the region and turn what its WAL holds into generations; the claim's epoch."""
-        lease, _, _ = self._claimed()
-        self._flush_tail(lease, self._tail)
-        return lease.epoch
+        region_claim, _, _ = self._claimed()
+        self._flush_tail(region_claim, self._tail)
+        return region_claim.epoch
 
     def _claimed(self) -> tuple[RegionClaim, RegionManifest, WalWriter]:
-        lease, manifest, wal = self._lease, self._manifest, self._wal
-        if lease is not None and manifest is not None and wal is not None:
+        region_claim, manifest, wal = self._region_claim, self._manifest, self._wal
+        if region_claim is not None and manifest is not None and wal is not None:
             manifest = self._manifests.newer(manifest) or manifest
-            if manifest.writer_epoch == lease.epoch:
+            if manifest.writer_epoch == region_claim.epoch:
                 self._manifest = manifest
-                return lease, manifest, wal
+                return region_claim, manifest, wal
         log = Wal(self._store, self.region_id, self._schema)
         won = claim(
             self._manifests, log, self._make, self._check, self._values, merged=self._merged
@@ -142,26 +142,26 @@ class RegionPublisher:
         wal = WalWriter(
             log,
             self.region_id,
-            won.lease.epoch,
+            won.claim.epoch,
             won.next_position,
             self._schema,
             _FLUSHED_WITHIN,
         )
-        self._lease, self._manifest, self._wal = won.lease, won.lease.manifest, wal
+        self._region_claim, self._manifest, self._wal = won.claim, won.claim.manifest, wal
         self._tail = list(won.memtables)
-        return won.lease, won.lease.manifest, wal
+        return won.claim, won.claim.manifest, wal
 
     def _published(self, manifest: RegionManifest, query_id: str) -> int:
         batches = [memtable.published.get(query_id, -1) for memtable in self._tail]
         return max([manifest.published.get(query_id, -1), *batches])
 
     def _append(
-        self, lease: RegionClaim, wal: WalWriter, rows: pa.Table, mark: BatchMark | None
+        self, region_claim: RegionClaim, wal: WalWriter, rows: pa.Table, mark: BatchMark | None
     ) -> None:
         in_wal = self._tail[-1].memtable.rows if self._tail else 0
         full = in_wal + rows.num_rows > self._limits.rows
         if len(self._tail) > 1 or full:
-            self._flush_tail(lease, self._tail if full else self._tail[:-1])
+            self._flush_tail(region_claim, self._tail if full else self._tail[:-1])
         if not self._tail:
             generation = self._latest().current_generation
             self._tail = [ReplayedMemTable(self._make(generation), 0)]
@@ -174,9 +174,9 @@ class RegionPublisher:
             active.published[mark.query_id] = mark.batch_id
 
     def _publish_generations(
-        self, lease: RegionClaim, batch: RegionBatch, mark: BatchMark | None
+        self, region_claim: RegionClaim, batch: RegionBatch, mark: BatchMark | None
     ) -> None:
-        self._flush_tail(lease, self._tail)
+        self._flush_tail(region_claim, self._tail)
         number = self._latest().current_generation
         flushed = []
         for piece in batch.whole:
@@ -188,10 +188,10 @@ class RegionPublisher:
         if flushed:
             published = {} if mark is None else {mark.query_id: mark.batch_id}
             self._manifest = commit_flush(
-                self._manifests, self._latest(), lease, flushed, published=published
+                self._manifests, self._latest(), region_claim, flushed, published=published
             )
 
-    def _flush_tail(self, lease: RegionClaim, tail: Sequence[ReplayedMemTable]) -> None:
+    def _flush_tail(self, region_claim: RegionClaim, tail: Sequence[ReplayedMemTable]) -> None:
         for replayed in tuple(tail):
             written = self._write(
                 self.region_id, replayed.memtable.generation, replayed.memtable.newest_rows()
@@ -199,7 +199,7 @@ class RegionPublisher:
             self._manifest = commit_flush(
                 self._manifests,
                 self._latest(),
-                lease,
+                region_claim,
                 (written,),
                 last_position=replayed.last_position,
                 published=replayed.published,

@@ -50,7 +50,7 @@ class RegionClaim:
 class Claim:
     """The result of a claim: MemTables ascending by generation, and the next free WAL position."""
 
-    lease: RegionClaim
+    claim: RegionClaim
     memtables: tuple[ReplayedMemTable, ...]
     next_position: int
 

@@ -66,7 +66,7 @@ class RegionFlusher:
     def __init__(
         self,
         *,
-        lease: RegionClaim,
+        claim: RegionClaim,
         manifests: RegionManifests,
         write: WriteGeneration,
         submit: Callable[[Callable[[], None]], None],
@@ -77,8 +77,8 @@ class RegionFlusher:
         merged: Callable[[], int] = lambda: 0,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._lease = lease
-        self._manifest = lease.manifest
+        self._claim = claim
+        self._manifest = claim.manifest
         self._manifests = manifests
         self._write = write
         self._make_soon = submit
@@ -132,7 +132,7 @@ class RegionFlusher:
         except BaseException as error:  # an executor would swallow it
             self._stop(
                 WriterFailedError(
-                    f"region {self._lease.region_id}: generation {flush.memtable.generation} "
+                    f"region {self._claim.region_id}: generation {flush.memtable.generation} "
                     f"could not be flushed; its rows are safe in the WAL, a new writer takes "
                     f"them up: {error}"
                 ),
@@ -141,7 +141,7 @@ class RegionFlusher:
 
     def _write_and_check(self, memtable: MemTable) -> FlushedGeneration:
         region, generation, rows = (
-            self._lease.region_id,
+            self._claim.region_id,
             memtable.generation,
             memtable.newest_rows(),
         )
@@ -160,7 +160,7 @@ class RegionFlusher:
 
         return with_retries(
             flush,
-            f"a flush of region {self._lease.region_id}",
+            f"a flush of region {self._claim.region_id}",
             on=Exception,
             unless=(ReopenError, RepairError, ContentionError),
             attempts=self._attempts,
@@ -170,7 +170,7 @@ class RegionFlusher:
     def _check_goes_on(self) -> None:
         if self._stopped:
             raise WriterFailedError(
-                f"region {self._lease.region_id}: flushing stopped after an earlier failure"
+                f"region {self._claim.region_id}: flushing stopped after an earlier failure"
             )
 
     def _next_written(self) -> tuple[_Flush, FlushedGeneration] | None:
@@ -184,7 +184,7 @@ class RegionFlusher:
             lambda: commit_flush(
                 self._manifests,
                 self._manifest,
-                self._lease,
+                self._claim,
                 (written,),
                 last_position=flush.last_position,
                 published=flush.published,
@@ -210,7 +210,7 @@ class RegionFlusher:
 def commit_flush(
     manifests: RegionManifests,
     manifest: RegionManifest,
-    lease: RegionClaim,
+    claim: RegionClaim,
     flushed: Sequence[FlushedGeneration],
     *,
     last_position: int = 0,
@@ -228,7 +228,7 @@ def commit_flush(
 
     `last_position` is that of the last WAL entry whose rows they hold, 0 for rows that were never
     in the WAL; `published` are the staged batches that they hold; `merged` is up to which
-    generation a base version says that it has the region's. Raises FencedError when the lease
+    generation a base version says that it has the region's. Raises FencedError when the claim
     is lost, TableReplacedError when the region is gone or the first of them is merged by that word,
     and RepairError when its current generation is not the first of them; calling again after
     another error, such as OutcomeUnknownError, is safe.
@@ -239,11 +239,11 @@ def commit_flush(
         check()
         if any(generation.path == first.path for generation in latest.flushed_generations):
             return {}  # an earlier call of ours landed after all
-        if latest.writer_epoch != lease.epoch:
-            raise fenced(lease.region_id, lease.epoch, latest.writer_epoch)
+        if latest.writer_epoch != claim.epoch:
+            raise fenced(claim.region_id, claim.epoch, latest.writer_epoch)
         if latest.current_generation != first.generation:
             raise RepairError(
-                f"region {lease.region_id} is at generation {latest.current_generation}, "
+                f"region {claim.region_id} is at generation {latest.current_generation}, "
                 f"its writer at {first.generation}: the manifest was changed by somebody else"
             )
         check_progress(manifests, latest, merged)
@@ -261,14 +261,14 @@ def commit_flush(
         committed = manifests.change(manifest, flush)
     except NotFoundError as error:
         raise TableReplacedError(
-            f"region {lease.region_id} is gone, as the table was deleted or made again: restore "
+            f"region {claim.region_id} is gone, as the table was deleted or made again: restore "
             "its folder from a copy, or write to the table that is there now with a new writer"
         ) from error
     for generation in flushed:
         _log.info(
             "flushed generation %d of region %s: %s rows",
             generation.generation,
-            lease.region_id,
+            claim.region_id,
             generation.rows,
         )
     return committed

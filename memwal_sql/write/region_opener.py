@@ -107,19 +107,19 @@ class RegionOpener:
         make = memtables_of(info, region_name(region, values), self._texts)
         won = self._won(manifests, wal, make, manifest, values)
         return RegionWriter(
-            lease=won.lease,
+            claim=won.claim,
             replayed=won.memtables,
             make_memtable=make,
             wal=WalWriter(
                 wal,
                 region,
-                won.lease.epoch,
+                won.claim.epoch,
                 won.next_position,
                 stored,
                 self.options.flushed_within_s,
             ),
             make_flusher=lambda writer: RegionFlusher(
-                lease=won.lease,
+                claim=won.claim,
                 manifests=manifests,
                 write=self._write,
                 submit=self.submit,

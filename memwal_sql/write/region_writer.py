@@ -43,7 +43,7 @@ _OF_APPENDS = (MemWalError, OSError, MemoryError, pa.ArrowException)
 
 
 class RegionWriter:
-    """Writes one region under a lease. Safe to use from several threads.
+    """Writes one region under a claim. Safe to use from several threads.
 
     Attributes:
         region_id: the region.
@@ -56,7 +56,7 @@ class RegionWriter:
     def __init__(
         self,
         *,
-        lease: RegionClaim,
+        claim: RegionClaim,
         replayed: tuple[ReplayedMemTable, ...],
         make_memtable: MakeMemTable,
         wal: WalWriter,
@@ -67,7 +67,7 @@ class RegionWriter:
         clock: Callable[[], float] = time.monotonic,
         order: AbstractContextManager[object] | None = None,
     ) -> None:
-        self.region_id, self.epoch, self.entry_schema = lease.region_id, lease.epoch, wal.schema
+        self.region_id, self.epoch, self.entry_schema = claim.region_id, claim.epoch, wal.schema
         self._wal = wal
         self._options = options
         self._buffered = buffered
@@ -87,7 +87,7 @@ class RegionWriter:
         self._reported = False
         self._generations = OpenGenerations(
             replayed=replayed,
-            current_generation=lease.manifest.current_generation,
+            current_generation=claim.manifest.current_generation,
             make_memtable=make_memtable,
             submit=make_flusher(self).submit,
             options=options,
@@ -288,7 +288,7 @@ class RegionWriter:
             self._changed.tell()
 
     def flush_failed(self, error: MemWalError) -> None:
-        """A generation can't be flushed, the lease is lost, or the table is another one now."""
+        """A generation can't be flushed, the claim is lost, or the table is another one now."""
         with self._lock:
             if isinstance(error, WriterFailedError):
                 self._flush_failure = error

@@ -124,14 +124,14 @@ class Region:
         won = self.claim(store, new=new)
         chosen = WriterOptions(**options)
         return RegionWriter(
-            lease=won.lease,
+            claim=won.claim,
             replayed=won.memtables,
             make_memtable=make_memtable,
             wal=WalWriter(
-                self.wal(store), self.id, won.lease.epoch, won.next_position, ENTRY_SCHEMA
+                self.wal(store), self.id, won.claim.epoch, won.next_position, ENTRY_SCHEMA
             ),
             make_flusher=lambda writer: RegionFlusher(
-                lease=won.lease,
+                claim=won.claim,
                 manifests=self.manifests(store),
                 write=write or self.write_generation,
                 submit=(executor or InlineExecutor()).submit,

@@ -97,8 +97,8 @@ def test_who_has_an_older_manifest_than_the_base_looks_again() -> None:
     region = Region()
     old = region.manifest
     writer = region.open()
-    lease = region.claim().lease  # fences it
-    stale = lease.manifest
+    region_claim = region.claim().claim  # fences it
+    stale = region_claim.manifest
     writer = region.open()
     for number in (1, 2, 3):
         writer.append(upsert({number: "x"}))
@@ -106,17 +106,17 @@ def test_who_has_an_older_manifest_than_the_base_looks_again() -> None:
     assert region.manifest.current_generation == 4
     flushed = FlushedGeneration(1, "0000000a_gen_1", rows=1)
     with pytest.raises(FencedError):
-        commit_flush(region.manifests(), stale, lease, (flushed,), merged=3)
+        commit_flush(region.manifests(), stale, region_claim, (flushed,), merged=3)
     won = claim(region.manifests(), region.wal(), make_memtable, lambda: None, None, old, 3)
-    assert won.lease.manifest.current_generation == 4
+    assert won.claim.manifest.current_generation == 4
     for merged in (4, 2**53):
         before = region.manifest
         with pytest.raises(RepairError, match=f"has generation {merged} .* only 4"):
             claim(region.manifests(), region.wal(), make_memtable, lambda: None, None, old, merged)
         with pytest.raises(RepairError, match=f"has generation {merged} .* only 4"):
             generation = FlushedGeneration(4, "0000000b_gen_4", rows=1)
-            manifest = won.lease.manifest
-            commit_flush(region.manifests(), manifest, won.lease, (generation,), merged=merged)
+            manifest = won.claim.manifest
+            commit_flush(region.manifests(), manifest, won.claim, (generation,), merged=merged)
         assert region.manifest == before
 
 
