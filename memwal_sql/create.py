@@ -52,13 +52,13 @@ from memwal_sql.storage.base.manifest import read_etag
 from memwal_sql.storage.base.memwal_index import INDEX_NAME, commit_details, read_details
 from memwal_sql.storage.base.scratch import put_base
 from memwal_sql.storage.deadlines import check_deadline, unbounded
+from memwal_sql.storage.objects.concurrent import run_with
 from memwal_sql.storage.objects.errors import store_error
 from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.objects.open import canonical_uri, open_store
 from memwal_sql.storage.objects.options import checked_options
 from memwal_sql.storage.objects.probe import check_put_if_absent
 from memwal_sql.storage.objects.protocol import ObjectStore
-from memwal_sql.storage.objects.side_by_side import beside
 from memwal_sql.storage.objects.two_phase import TwoPhaseStore
 from memwal_sql.storage.paths import MEM_WAL_FOLDER
 from memwal_sql.storage.records.table import (
@@ -112,10 +112,10 @@ def create_table(
     options = checked_options(storage_options) or None
     store = open_store(uri, options)
     try:
-        recorded, rival = beside(
+        recorded, rival = run_with(
             store.remote,
             partial(_begun_at, store, uri, options),
-            lambda: beside(
+            lambda: run_with(
                 store.remote,
                 partial(check_put_if_absent, store),
                 partial(check_no_regions, store, uri),
@@ -373,7 +373,7 @@ def open_table(
     datasets: list[Any] = []
     if timestamp is None and checkpoint is None and not isinstance(version, str):
         opened = partial(open_lance, uri, options, version)
-        record = beside(
+        record = run_with(
             store.remote, partial(read_record, store), lambda: datasets.append(opened())
         )
     else:

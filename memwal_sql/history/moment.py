@@ -21,8 +21,8 @@ from memwal_sql.read.recorded import check_parts, recorded_regions
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.versions import read_base_version
+from memwal_sql.storage.objects.concurrent import map_remote
 from memwal_sql.storage.objects.protocol import ObjectMeta, ObjectStore
-from memwal_sql.storage.objects.side_by_side import side_by_side
 from memwal_sql.storage.paths import BASE_VERSIONS_FOLDER, base_version_of
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.region.progress import check_progress
@@ -123,7 +123,7 @@ def state_at(context: TableContext, base: BaseTable, moment: Moment) -> PinnedSn
     def past(files: RegionFiles) -> _Past:
         return _past(context.store, base, moment, files, recorded.get(files.region_id))
 
-    states = side_by_side(context.store.remote, past, regions.values())
+    states = map_remote(context.store.remote, past, regions.values())
     lost = [state.lost for state in states if state.lost is not None]
     if lost:
         raise _refused(context, moment, lost)

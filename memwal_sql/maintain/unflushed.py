@@ -16,9 +16,9 @@ from memwal_sql.errors import MemWalError, TornEntryError
 from memwal_sql.life_log import life_log
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage import paths
+from memwal_sql.storage.objects.concurrent import map_remote
 from memwal_sql.storage.objects.probe import PROBE_FOLDER
 from memwal_sql.storage.objects.protocol import ObjectMeta, ObjectStore
-from memwal_sql.storage.objects.side_by_side import side_by_side
 from memwal_sql.storage.region.manifest import RegionManifest, RegionStatus
 from memwal_sql.storage.wal.log import Wal, WalEntry
 
@@ -75,7 +75,7 @@ def unflushed_logs(
     that is put, and two listings a region."""
     store = context.store
     open_ones = [manifest for manifest in manifests if manifest.status is not RegionStatus.SEALED]
-    promised = side_by_side(
+    promised = map_remote(
         store.remote, lambda manifest: _flushed_within(context, manifest), open_ones
     )
     logs = [

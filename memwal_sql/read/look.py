@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import islice
 
-from memwal_sql.storage.objects.side_by_side import Wave, ask
+from memwal_sql.storage.objects.concurrent import ReadWindow, ask_remote
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.region.versions import RegionManifests
 
@@ -41,10 +41,10 @@ class Look:
     no entry at the next position, no manifest n + 1, and n is still there, as otherwise both were
     collected. On a local disk they are asked for in this order, which makes them true together.
 
-    On an object store they are asked for side by side, and may be answered in any order. Then
-    "no n + 1" can be from before its commit, and "no entry" from after the collection of one that
-    it has flushed; or "n is there" from before it was collected, and "no n + 1" from after that.
-    What rules both out is that a collector waits for `Wave.seconds` between reading the manifests
+    On an object store they are asked for side by side, and may be answered in any order. Then "no n
+    + 1" can be from before its commit, and "no entry" from after the collection of one that it has
+    flushed; or "n is there" from before it was collected, and "no n + 1" from after that. What
+    rules both out is that a collector waits for `ReadWindow.seconds` between reading the manifests
     that it goes by and deleting manifests or entries, and that a look counts only if it has ended
     less than that after the look before it began (`is_sure`), which had found nothing newer than n
     and had ended before this one began. For suppose that it misses something. Either n + 1 was
@@ -82,7 +82,7 @@ class Look:
         self._is_newest, self.log_goes_on = exists and not new, any(goes_on)
         looks = self._looks
         if looks.remote:
-            self.is_sure = self._in_order or looks.clock() - self._since < Wave.seconds
+            self.is_sure = self._in_order or looks.clock() - self._since < ReadWindow.seconds
             if self._is_newest:
                 looks.note(self.manifest.version, self._began)
 
@@ -90,7 +90,7 @@ class Look:
         """The newest manifest if it is newer; then it was read in order. Asks `questions` where
         they have no answers yet."""
         if self._is_newest is None:
-            self.answered(ask(not self._in_order, self.questions))
+            self.answered(ask_remote(not self._in_order, self.questions))
         if self._is_newest:
             return None
         newer_manifest = self._looks.manifests.newer(self.manifest)
@@ -114,6 +114,6 @@ def ask_all(looks: Iterable[Look]) -> None:
     """Ask the questions of all looks side by side."""
     pending = iter(looks)
     while some := list(islice(pending, _MOST_LOOKS)):
-        answers = iter(ask(True, [question for look in some for question in look.questions]))
+        answers = iter(ask_remote(True, [question for look in some for question in look.questions]))
         for look in some:
             look.answered(list(islice(answers, len(look.questions))))

@@ -21,7 +21,7 @@ from exec_nodes.sources.source import Source
 from memwal_sql.read.region import RegionReader
 from memwal_sql.read.snapshots import SnapshotCollector
 from memwal_sql.state.base_table import BaseTable
-from memwal_sql.storage.objects.side_by_side import beside
+from memwal_sql.storage.objects.concurrent import run_with
 from planner.model import Snapshot
 
 Places = npt.NDArray[np.int64]
@@ -44,7 +44,7 @@ def get(
             sources.extend(_sources(collector, base, regions, meanwhile))
 
         if collector.takes_a_while:
-            beside(True, partial(read, None), partial(row.read, ()))
+            run_with(True, partial(read, None), partial(row.read, ()))
         else:
             read(row.read)
         return find_one(keys, chain(*sources, (row,)), output)

@@ -16,7 +16,7 @@ from memwal_sql.read.region import RegionReader, StaleBaseError, values_in_order
 from memwal_sql.read.twins import ValuesKey, is_emptied, twins_error
 from memwal_sql.state.base_table import BaseTable, BaseTracker
 from memwal_sql.state.context import TableContext
-from memwal_sql.storage.objects.side_by_side import beside, side_by_side
+from memwal_sql.storage.objects.concurrent import map_remote, run_with
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, region_of
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.region.versions import RegionManifests
@@ -123,7 +123,7 @@ class RegionRegistry:
         self.look_for_new(base)
         # Without its values a region can't be told from one that has the same.
         unknown = [reader for reader in self._without_values if may_come(base, reader.manifest)]
-        for manifest in side_by_side(
+        for manifest in map_remote(
             self._remote, lambda reader: with_values(self._context, base, reader.refresh()), unknown
         ):
             self.reader(manifest, base)
@@ -171,8 +171,8 @@ class RegionRegistry:
             # They may be those of a table that was made anew: then this raises.
             manifests: list[RegionManifest | None] = []
             check = (lambda: None) if self._pinned else self._tracker.verified
-            look = partial(side_by_side, self._remote, self._first_look, new)
-            beside(self._remote, check, lambda: manifests.extend(look()))
+            look = partial(map_remote, self._remote, self._first_look, new)
+            run_with(self._remote, check, lambda: manifests.extend(look()))
             for manifest in manifests:
                 if manifest is not None:
                     self.reader(manifest, base)

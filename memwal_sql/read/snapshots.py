@@ -41,7 +41,7 @@ from memwal_sql.read.warm_up import warm_up
 from memwal_sql.state.base_table import BaseTable, BaseTracker
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.merge_token import MergeProgress
-from memwal_sql.storage.objects.side_by_side import beside, side_by_side
+from memwal_sql.storage.objects.concurrent import map_remote, run_with
 from memwal_sql.storage.records.gc_watermarks import check_watermarks
 from planner.model import RegionSources, Snapshot
 from planner.predicates.expr import Predicate
@@ -119,7 +119,7 @@ class SnapshotCollector:
             with suppress(Exception):  # raised below where it is none of an older version
                 taken.append(take(first_base))
 
-        base = beside(True, partial(self.begin, consistency), take_known)
+        base = run_with(True, partial(self.begin, consistency), take_known)
         return taken[0] if taken and base is first_base else self.over_base(base, take)
 
     def over_base(self, base: BaseTable, take: Callable[[BaseTable], T]) -> T:
@@ -286,7 +286,7 @@ class SnapshotCollector:
         if regions is None:
             if self._context.store.remote and registry:
                 readers = registry.live(base, registry.known())
-                beside(
+                run_with(
                     True, partial(registry.look_for_new, base, choose), partial(kept_of, readers)
                 )
             else:
@@ -329,9 +329,9 @@ class SnapshotCollector:
             ask()
         else:
             sources_known = [source for pending in looks for source in pending.known]
-            beside(True, ask, partial(meanwhile, sources_known))
+            run_with(True, ask, partial(meanwhile, sources_known))
         pairs = zip(regions, looks, strict=True)
-        return side_by_side(True, lambda pair: pair[0].looked(base, pair[1]), pairs)
+        return map_remote(True, lambda pair: pair[0].looked(base, pair[1]), pairs)
 
     def _recorded(self, base: BaseTable, filters: Sequence[Predicate]) -> Snapshot:
         if self._checkpoint is not None:
@@ -398,7 +398,7 @@ class SnapshotCollector:
             region.sources(base, manifest, ())  # raises where this base version is too old
             return PinnedRegion(manifest, end)
 
-        pinned = tuple(side_by_side(self._context.store.remote, pin, kept))
+        pinned = tuple(map_remote(self._context.store.remote, pin, kept))
         return PinnedSnapshot(base.version, pinned, len(readers) - len(kept))
 
 

@@ -33,8 +33,8 @@ from memwal_sql.storage.base.manifest import read_etag, read_tags
 from memwal_sql.storage.base.memwal_index import FoundDetails, IndexDetails, read_details
 from memwal_sql.storage.base.sessions import BaseSession
 from memwal_sql.storage.cache.copies import copy_of_base
+from memwal_sql.storage.objects.concurrent import ask_remote
 from memwal_sql.storage.objects.memory import lance_uri
-from memwal_sql.storage.objects.side_by_side import ask
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, base_manifest_path, base_manifest_path_v1
 from memwal_sql.storage.records.table import check_incarnation, made_again
 from memwal_sql.storage.wal.entry import entry_schema
@@ -205,7 +205,7 @@ class BaseTracker:
         """
         current = self.current
         probes = partial(self._may_have_newer, current.version), partial(self._is_the_same, current)
-        newer, same = ask(self._context.store.remote, probes)
+        newer, same = ask_remote(self._context.store.remote, probes)
         return self.reload() if newer or not same else current
 
     def reload(self) -> BaseTable:
@@ -248,7 +248,7 @@ class BaseTracker:
         row of a region, as generations that are not merged in a version must all be listed.
         """
         probes = partial(self._may_have_newer, version), partial(self._is_as_it_was, version)
-        newer, same = ask(self._context.store.remote, probes)
+        newer, same = ask_remote(self._context.store.remote, probes)
         return newer or not same
 
     def _may_have_newer(self, version: int) -> bool:

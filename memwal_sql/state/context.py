@@ -10,8 +10,8 @@ from exec_nodes.base.lazy import lazy_property
 from exec_nodes.resident.store import Scope
 from memwal_sql.storage.cache.disk_cache import DiskCache
 from memwal_sql.storage.cache.settings import CACHE
+from memwal_sql.storage.objects.concurrent import seconds
 from memwal_sql.storage.objects.protocol import ObjectStore
-from memwal_sql.storage.objects.side_by_side import seconds
 from memwal_sql.storage.records.table import TableRecord, check_current
 
 

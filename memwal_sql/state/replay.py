@@ -122,7 +122,7 @@ def read_ahead(
     On an object store several are read at once; a local file is faster than a thread's turn.
     """
     positions = count(first) if end is None else range(first, end)
-    return _side_by_side(wal, positions, TornEntryError)
+    return _read_entries(wal, positions, TornEntryError)
 
 
 def read_listed(
@@ -130,10 +130,10 @@ def read_listed(
 ) -> Iterator[tuple[int, WalEntry | MemWalError | None]]:
     """The entry at each of `positions`, or the error of reading it; None if there is none. Reads
     ahead as `read_ahead` does."""
-    return _side_by_side(wal, positions, MemWalError)
+    return _read_entries(wal, positions, MemWalError)
 
 
-def _side_by_side(
+def _read_entries(
     wal: Wal, positions: Iterable[int], expected: type[E]
 ) -> Iterator[tuple[int, WalEntry | E | None]]:
     """The entry at each of `positions`; errors of the `expected` kind are returned in its place."""

@@ -8,7 +8,7 @@ from uuid import UUID
 from memwal_sql.errors import ConflictError, FencedError
 from memwal_sql.maintain.unflushed import UnflushedLog, newest_rows, unflushed_logs
 from memwal_sql.state.open_writers import live_writer, open_table_writers
-from memwal_sql.storage.objects.side_by_side import side_by_side
+from memwal_sql.storage.objects.concurrent import map_remote
 from memwal_sql.storage.region.manifest import RegionManifest, RegionStatus
 from memwal_sql.storage.retries import over_conflicts
 from memwal_sql.table.staging import SharedTable
@@ -34,7 +34,7 @@ class FlushedTable(SharedTable):
             self._flush_open_writers()
             others = [manifest for manifest in self._manifests() if not self._is_own(manifest)]
             store = self._context.store
-            rows = side_by_side(store.remote, lambda manifest: newest_rows(store, manifest), others)
+            rows = map_remote(store.remote, lambda manifest: newest_rows(store, manifest), others)
             unflushed = [
                 manifest for manifest, entry in zip(others, rows, strict=True) if entry is not None
             ]

@@ -27,7 +27,7 @@ from memwal_sql.maintain.merge.merger import Merger
 from memwal_sql.maintain.progress import Report, report_nothing
 from memwal_sql.maintain.region_snapshots import note_last_seen, record_regions
 from memwal_sql.state.base_table import BaseTable
-from memwal_sql.storage.objects.side_by_side import beside
+from memwal_sql.storage.objects.concurrent import run_with
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.table.handle import TableHandle
 
@@ -49,7 +49,7 @@ class MaintainedTable(TableHandle):
         """
         self._check_present("merge")
         context = self._context
-        regions_to_merge = beside(
+        regions_to_merge = run_with(
             context.store.remote, self._collector.regions_to_merge, context.check_writes
         )
         if regions is not None:

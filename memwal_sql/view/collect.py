@@ -8,7 +8,7 @@ from memwal_sql.read.region import RegionReader, Unflushed, values_in_order
 from memwal_sql.read.registry import RegionRegistry
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
-from memwal_sql.storage.objects.side_by_side import side_by_side
+from memwal_sql.storage.objects.concurrent import map_remote
 from memwal_sql.view.overview import GenerationView, IndexView, Overview, RegionView
 from planner.regions.text import text_of
 from planner.regions.values import region_name
@@ -50,7 +50,7 @@ def _present(
     context: TableContext, base: BaseTable, registry: RegionRegistry
 ) -> tuple[RegionView, ...]:
     regions = registry.regions(base)
-    states = side_by_side(context.store.remote, RegionReader.unflushed, regions)
+    states = map_remote(context.store.remote, RegionReader.unflushed, regions)
     return tuple(
         _region(reader.name, state, base) for reader, state in zip(regions, states, strict=True)
     )

@@ -24,7 +24,7 @@ from memwal_sql.errors import (
 )
 from memwal_sql.life_log import life_log
 from memwal_sql.state.replay import MakeMemTable, Replay, ReplayedMemTable, replay
-from memwal_sql.storage.objects.side_by_side import side_by_side
+from memwal_sql.storage.objects.concurrent import map_remote
 from memwal_sql.storage.region.manifest import RegionManifest, RegionStatus
 from memwal_sql.storage.region.progress import check_progress
 from memwal_sql.storage.region.versions import ManifestChanges, RegionManifests
@@ -86,7 +86,7 @@ def claim(
         _check_epoch(log.manifest, epoch)
     fence = _put_fence(wal, own.region_id, epoch, log.end)
     # Without this look two claimers whose fences both landed would both think they had won.
-    newer, _, above = _side_by_side(
+    newer, _, above = _run_probes(
         wal.remote, lambda: manifests.newer(own), check, lambda: wal.read(fence + 1)
     )
     manifest: RegionManifest = newer or own
@@ -126,7 +126,7 @@ def claim_new(
     with suppress(TornEntryError):
         fence = 1 if wal.append(1, data).existing is None else 0
     # Asked after the fence, as in a claim: this finds a higher epoch that was committed by now.
-    versions, _, taken = _side_by_side(wal.remote, manifests.versions, check, wal.positions)
+    versions, _, taken = _run_probes(wal.remote, manifests.versions, check, wal.positions)
     if versions == [1] and taken == [fence]:
         return _claimed(first, (), fence)
     newest = manifests.newest_of(first, versions)
@@ -203,8 +203,8 @@ def _commit_epoch(
     return manifests.change(latest, next_epoch)
 
 
-def _side_by_side(remote: bool, *probes: Callable[[], Any]) -> list[Any]:
-    return side_by_side(remote, lambda probe: probe(), probes)
+def _run_probes(remote: bool, *probes: Callable[[], Any]) -> list[Any]:
+    return map_remote(remote, lambda probe: probe(), probes)
 
 
 def _check_epoch(manifest: RegionManifest, epoch: int) -> None:

@@ -30,7 +30,7 @@ from memwal_sql.errors import (
 from memwal_sql.life_log import deferred_logs, life_log
 from memwal_sql.state.batch_marks import latest_batches
 from memwal_sql.state.memtable import MemTable
-from memwal_sql.storage.objects.side_by_side import beside
+from memwal_sql.storage.objects.concurrent import run_with
 from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
 from memwal_sql.storage.region.progress import check_progress
 from memwal_sql.storage.region.versions import ManifestChanges, RegionManifests
@@ -145,7 +145,7 @@ class RegionFlusher:
             memtable.generation,
             memtable.newest_rows(),
         )
-        return beside(
+        return run_with(
             self._manifests.remote,
             lambda: self._persistent(lambda: self._write(region, generation, rows)),
             lambda: self._persistent(self._check),

@@ -26,7 +26,7 @@ from memwal_sql.errors import (
 )
 from memwal_sql.state import open_writers as live
 from memwal_sql.state.context import TableContext
-from memwal_sql.storage.objects.side_by_side import SharedCall
+from memwal_sql.storage.objects.concurrent import SharedCall
 from memwal_sql.storage.wal.entry import entry_schema
 from memwal_sql.write.back_pressure import MemoryBudget
 from memwal_sql.write.conditional.resolve import LiveRows, ReadChanges, Resolver, RowChanges

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from memwal_sql.storage.objects.concurrent import ReadWindow
 from memwal_sql.storage.objects.local import LocalStore
-from memwal_sql.storage.objects.side_by_side import Wave
 
 
 @pytest.fixture(scope="package")
@@ -30,5 +30,5 @@ def kind(
     """What a folder is taken for: a disk, or a remote store, whose requests go out side by side."""
     if request.param == "remote":
         monkeypatch.setattr(LocalStore, "remote", True)
-        within(Wave.set(seconds=0.0))
+        within(ReadWindow.set(seconds=0.0))
     return str(request.param)

@@ -7,11 +7,11 @@ from functools import partial
 
 from exec_nodes.base import threads, transient_threads
 from exec_nodes.base.transient_threads import TransientThreads
-from memwal_sql.storage.objects import side_by_side
-from memwal_sql.storage.objects.side_by_side import SharedCall
+from memwal_sql.storage.objects import concurrent
+from memwal_sql.storage.objects.concurrent import SharedCall
 from tests.model.interrupts import Interrupt, interrupted
 
-MODULES = (threads, transient_threads, side_by_side)
+MODULES = (threads, transient_threads, concurrent)
 
 
 def test_an_interrupt_anywhere_leaves_nobody_waiting() -> None:

@@ -24,7 +24,7 @@ from moto.s3.models import s3_backends
 
 import memwal_sql as mw
 from memwal_sql.errors import ConflictError, MemWalError
-from memwal_sql.storage.objects.side_by_side import Wave
+from memwal_sql.storage.objects.concurrent import ReadWindow
 from tests.model.process import as_another_process
 from tests.model.s3 import Application, s3_server
 
@@ -223,7 +223,7 @@ def test_a_change_whose_requests_are_refused_says_so(
     within: Callable[[AbstractContextManager[None]], None],
     name: str,
 ) -> None:
-    within(Wave.set(seconds=0.0))
+    within(ReadWindow.set(seconds=0.0))
     first = Run(served, name, copied(template))
     before = first.seen()
     first.call()

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 import memwal_sql as mw
 from memwal_sql.session.errors import memwal_errors
-from memwal_sql.storage.objects.side_by_side import Wave
+from memwal_sql.storage.objects.concurrent import ReadWindow
 from tests.histories.register import Kind, Operation, Value
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("op", pa.int64()), ("body", pa.string())])
@@ -89,7 +89,7 @@ def work(orders: Orders, link: Connection) -> None:
     told = Told()
     worker = _Worker(orders, told)
     # Of the same length for all; stalled probes take longer now and then.
-    with Wave.set(seconds=orders.wave_seconds):
+    with ReadWindow.set(seconds=orders.wave_seconds):
         for _ in range(orders.steps):
             worker.step()
         worker.close()

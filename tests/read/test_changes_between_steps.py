@@ -21,7 +21,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.maintain.gc.rules import KEPT_MANIFESTS
-from memwal_sql.storage.objects import side_by_side
+from memwal_sql.storage.objects import concurrent
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.region.versions import RegionManifests
 from tests.maintain.life import collect, create, manifest, merge_all
@@ -220,7 +220,7 @@ def test_whatever_the_order_of_answers_that_were_asked_for_side_by_side(
         found = {place: call(asked[place]) for place in order}
         return [found[place] for place in range(len(asked))]
 
-    monkeypatch.setattr(side_by_side, "map_in_threads", in_turn)
+    monkeypatch.setattr(concurrent, "map_in_threads", in_turn)
     life = Life(fast_folder, remote=True)
     table = opened_over(life.table.uri, lambda store: HookedStore(Remote(store)))
     object.__setattr__(table._context, "clock", lambda: life.now)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.storage.objects.side_by_side import Wave
+from memwal_sql.storage.objects.concurrent import ReadWindow
 from tests.model.opened import Remote, opened_over
 from tests.model.small_rows import make_rows
 
@@ -39,7 +39,7 @@ def test_a_reader_asks_in_order_and_ends(tmp_path: Path, consistency: str) -> No
 
     reader = opened_over(table.uri, slow)
     ticks = count()
-    object.__setattr__(reader._context, "clock", lambda: 2 * Wave.seconds * next(ticks))
+    object.__setattr__(reader._context, "clock", lambda: 2 * ReadWindow.seconds * next(ticks))
     rows = {"strong": 3, "manifest": 2}[consistency]
     for _ in range(3):
         before = sum(store.asked for store in stores)

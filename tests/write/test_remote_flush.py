@@ -18,9 +18,9 @@ import pytest
 import memwal_sql as mw
 from memwal_sql import create
 from memwal_sql.errors import DeadlineExceededError, StoreUnavailableError, WriterFailedError
-from memwal_sql.storage.objects import side_by_side as module
+from memwal_sql.storage.objects import concurrent as module
+from memwal_sql.storage.objects.concurrent import SharedCall, map_remote, run_with
 from memwal_sql.storage.objects.local import LocalStore
-from memwal_sql.storage.objects.side_by_side import SharedCall, beside, side_by_side
 from tests.model.faults import Fault, FaultyStore, Kind
 from tests.model.s3 import Requests, s3_server
 from tests.model.waiting import reached
@@ -185,7 +185,7 @@ def test_a_temporary_folder_that_can_not_be_made_is_named(
 def test_calls_side_by_side() -> None:
     """All at once where the store is remote, else in order; errors come once all have ended."""
     together = Barrier(3)
-    assert len(set(side_by_side(True, lambda _: together.wait(10), range(3)))) == 3
+    assert len(set(map_remote(True, lambda _: together.wait(10), range(3)))) == 3
     ended: list[int] = []
 
     def fail(one: int) -> None:
@@ -194,16 +194,16 @@ def test_calls_side_by_side() -> None:
             raise ValueError(one)
 
     with pytest.raises(ValueError, match="0"):
-        side_by_side(True, fail, range(3))
+        map_remote(True, fail, range(3))
     assert sorted(ended) == [0, 1, 2]
     ended.clear()
     with pytest.raises(ValueError, match="0"):
-        side_by_side(False, fail, range(3))
+        map_remote(False, fail, range(3))
     assert ended == [0]
     both = Barrier(2)
-    assert beside(True, lambda: both.wait(10) >= 0, lambda: both.wait(10))
+    assert run_with(True, lambda: both.wait(10) >= 0, lambda: both.wait(10))
     order: list[str] = []
-    assert beside(False, lambda: order.append("first") or 5, lambda: order.append("then")) == 5
+    assert run_with(False, lambda: order.append("first") or 5, lambda: order.append("then")) == 5
     assert order == ["first", "then"]
 
 

@@ -21,8 +21,8 @@ from memwal_sql.errors import InvalidCallError, NotFoundError
 from memwal_sql.maintain.retention import GenerationName, Holds
 from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot
 from memwal_sql.storage.decoding import LAST_SECOND, decoding, whole_number
+from memwal_sql.storage.objects.concurrent import map_remote
 from memwal_sql.storage.objects.protocol import ObjectStore
-from memwal_sql.storage.objects.side_by_side import side_by_side
 from memwal_sql.storage.paths import RECORD_FOLDER
 from memwal_sql.storage.records.table import Record, Records
 from memwal_sql.storage.region.snapshot_file import decode_regions, encode_regions
@@ -134,7 +134,7 @@ def checkpoint_names(store: ObjectStore) -> list[str]:
 
 def all_checkpoints(store: ObjectStore) -> list[Checkpoint]:
     """The latest record of every name, by name; expired and dropped ones too."""
-    checkpoints = side_by_side(store.remote, partial(find, store), checkpoint_names(store))
+    checkpoints = map_remote(store.remote, partial(find, store), checkpoint_names(store))
     return [checkpoint for checkpoint in checkpoints if checkpoint is not None]
 
 

@@ -54,7 +54,7 @@ from memwal_sql.storage.base.merge_token import MergeProgress
 from memwal_sql.storage.base.refs import branches_of, tags_of
 from memwal_sql.storage.base.versions import BaseVersion, base_versions, version_numbers
 from memwal_sql.storage.deadlines import check_deadline
-from memwal_sql.storage.objects.side_by_side import Wave, ask, beside
+from memwal_sql.storage.objects.concurrent import ReadWindow, ask_remote, run_with
 from memwal_sql.storage.records.gc_watermarks import (
     Watermark,
     Watermarks,
@@ -110,7 +110,8 @@ def collect_garbage(
     """Delete what nobody needs; see `Table.collect_garbage`.
 
     Returns what was deleted, or would be. `clock` gives seconds since 1970. On an object store it
-    waits for `Wave.seconds` before it deletes what readers ask for side by side (`read/look`).
+    waits for `ReadWindow.seconds` before it deletes what readers ask for side by side
+    (`read/look`).
     """
     if not isinstance(dry_run, bool):
         raise InvalidCallError(f"dry_run={dry_run!r} must be true or false")
@@ -128,8 +129,8 @@ def collect_garbage(
     plan = collector.plan(versions, frozenset(version.number for version in doomed), watermarks)
     if not dry_run:
         if context.store.remote and any(item.kind in _ASKED_FOR for item in plan.garbage):
-            check_deadline(f"{context.uri}: waiting for readers", Wave.seconds)
-            sleep(Wave.seconds)
+            check_deadline(f"{context.uri}: waiting for readers", ReadWindow.seconds)
+            sleep(ReadWindow.seconds)
         plan = collector.carry_out(plan)
         _log.info(
             "collected %d files of %s", sum(len(item.files) for item in plan.garbage), context.uri
@@ -205,7 +206,7 @@ class _Collector:
         to where files were collected."""
         retained = [version for version in versions if version.version not in gone]
         checkpoints: list[Checkpoint] = []
-        survey = beside(
+        survey = run_with(
             self._store.remote,
             lambda: survey_files(self._store),
             lambda: checkpoints.extend(all_checkpoints(self._store)),
@@ -243,7 +244,7 @@ class _Collector:
         """Delete it; what a checkpoint has come to hold meanwhile stays, and is left out. And
         delete old records, of which nobody asks."""
         kept = self._delete_files(plan) if plan.garbage else ()
-        ask(
+        ask_remote(
             self._store.remote,
             (
                 partial(delete_old_records, self._store, MAINTENANCE),

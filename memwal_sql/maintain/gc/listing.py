@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from memwal_sql.storage import paths
+from memwal_sql.storage.objects.concurrent import ask_remote
 from memwal_sql.storage.objects.probe import PROBE_FOLDER
 from memwal_sql.storage.objects.protocol import ObjectMeta, ObjectStore
-from memwal_sql.storage.objects.side_by_side import ask
 
 # Lance writes a local file under its name and a number, and renames it.
 _LANCE_TEMPORARY = re.compile(r"#[0-9]+$")
@@ -66,7 +66,7 @@ def survey_files(store: ObjectStore) -> Survey:
         others.extend(store.leftovers(paths.RECORD_FOLDER))
         others.extend(store.list(PROBE_FOLDER))
 
-    ask(
+    ask_remote(
         store.remote,
         (
             lambda: _add_regions(survey, store),

@@ -26,8 +26,8 @@ from memwal_sql.read.recorded import recorded_regions
 from memwal_sql.read.region import RegionReader
 from memwal_sql.state.base_table import BaseTable, load_base
 from memwal_sql.state.context import TableContext
+from memwal_sql.storage.objects.concurrent import map_remote
 from memwal_sql.storage.objects.memory import lance_uri
-from memwal_sql.storage.objects.side_by_side import side_by_side
 from memwal_sql.storage.paths import generation_uri
 from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
 from memwal_sql.storage.retries import over_conflicts
@@ -100,7 +100,7 @@ class Merger:
         StoreUnavailableError; what was merged by then stays merged.
         """
         remote, self._merged = self._context.store.remote, 0
-        manifests = side_by_side(remote, RegionReader.refresh, regions)
+        manifests = map_remote(remote, RegionReader.refresh, regions)
         for region in regions:
             region.check_progress(base)
         pairs = zip(regions, manifests, strict=True)
@@ -174,7 +174,7 @@ class Merger:
                 if base.details.merged_generations == before:
                     raise
                 before = base.details.merged_generations
-                side_by_side(self._context.store.remote, RegionReader.refresh, behind)
+                map_remote(self._context.store.remote, RegionReader.refresh, behind)
             else:
                 passes = list(self._passes(shares))
                 merged = {share.region: share.generations[-1] for share in shares}
@@ -191,7 +191,7 @@ class Merger:
         """
         chosen = self._fitting(behind)
         store = self._context.store
-        opened = side_by_side(store.remote, lambda pair: self._opened(base, *pair), chosen)
+        opened = map_remote(store.remote, lambda pair: self._opened(base, *pair), chosen)
         together: dict[RegionReader, list[GenerationRows]] = {}
         room, parts = float(self._max_pass_bytes), False
         closed = set[RegionReader]()
@@ -269,7 +269,7 @@ class Merger:
 
     def _all_rows(self, generations: Sequence[GenerationRows]) -> pa.Table:
         remote = self._context.store.remote
-        return pa.concat_tables(side_by_side(remote, GenerationRows.read_all, generations))
+        return pa.concat_tables(map_remote(remote, GenerationRows.read_all, generations))
 
     def _merge(self, lease: Lease, work: _Next) -> None:
         key, progress = work.base.info.primary_key, work.base.details.merged_generations

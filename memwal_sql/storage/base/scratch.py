@@ -12,9 +12,9 @@ import os
 from collections.abc import Callable, Mapping
 from itertools import takewhile
 
+from memwal_sql.storage.objects.concurrent import map_remote, run_with
 from memwal_sql.storage.objects.create_once import settle_put
 from memwal_sql.storage.objects.protocol import Content, ObjectStore
-from memwal_sql.storage.objects.side_by_side import beside, side_by_side
 from memwal_sql.storage.paths import BASE_VERSIONS_FOLDER, base_version_of
 
 # A version's transaction is within its manifest too.
@@ -35,7 +35,7 @@ def put_table(store: ObjectStore, folder: str, scratch: str, others: Mapping[str
     def put(path: str) -> None:
         store.put(f"{folder}/{path}", contents[path])
 
-    side_by_side(store.remote, put, contents)
+    map_remote(store.remote, put, contents)
 
 
 def put_base(store: ObjectStore, scratch: str, after_first: Callable[[], None]) -> int:
@@ -55,9 +55,9 @@ def put_base(store: ObjectStore, scratch: str, after_first: Callable[[], None]) 
     def put(path: str) -> None:
         store.put(path, _mapped(scratch, path))
 
-    if not beside(store.remote, lambda: commit(1), lambda: side_by_side(store.remote, put, files)):
+    if not run_with(store.remote, lambda: commit(1), lambda: map_remote(store.remote, put, files)):
         return 0
-    if not beside(store.remote, lambda: commit(2), after_first):
+    if not run_with(store.remote, lambda: commit(2), after_first):
         return 1
     return 2 + len(list(takewhile(commit, range(3, len(versions) + 1))))
 

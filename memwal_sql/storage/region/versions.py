@@ -26,9 +26,9 @@ from memwal_sql.errors import (
 from memwal_sql.storage import paths
 from memwal_sql.storage.deadlines import unbounded
 from memwal_sql.storage.decoding import decoding, json_object, whole_number
+from memwal_sql.storage.objects.concurrent import run_with
 from memwal_sql.storage.objects.create_once import settle_put
 from memwal_sql.storage.objects.protocol import ObjectStore
-from memwal_sql.storage.objects.side_by_side import beside
 from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
 from memwal_sql.storage.region.manifest import (
     FlushedGeneration,
@@ -158,7 +158,7 @@ class RegionManifests:
                 return error
 
         results: list[RegionManifest | MemWalError | None] = []
-        exists = beside(
+        exists = run_with(
             self.remote,
             lambda: version == 1 or self.exists(version - 1),
             lambda: results.append(read()),
@@ -220,7 +220,7 @@ class RegionManifests:
         # The look comes after the put has landed, or somebody could commit and collect in between.
         # A hint decides nothing, so that it does not wait for what is found.
         with unbounded():  # what was written is to be known to count, or not
-            exists = beside(
+            exists = run_with(
                 self.remote,
                 lambda: self._is_still_stored(old.version, path),
                 lambda: self._write_hint(new.version),

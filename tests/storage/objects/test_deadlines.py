@@ -17,10 +17,10 @@ from exec_nodes.base.tasks import map_concurrently, map_in_threads
 from memwal_sql.errors import DeadlineExceededError, OutcomeUnknownError, StoreUnavailableError
 from memwal_sql.storage import deadlines
 from memwal_sql.storage.deadlines import check_deadline, remaining, unbounded
+from memwal_sql.storage.objects.concurrent import ReadWindow
 from memwal_sql.storage.objects.create_once import settle_put
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.objects.remote import RemoteStore
-from memwal_sql.storage.objects.side_by_side import Wave
 from memwal_sql.storage.retries import with_retries
 from memwal_sql.storage.wal.log import Wal
 from memwal_sql.write.wal_writer import WalWriter
@@ -205,7 +205,7 @@ def test_an_entry_that_is_begun_is_seen_through_by_whoever_appends(
 def test_calls_of_a_table_end_at_it_and_go_on_afterwards(
     served: tuple[Requests, dict[str, str]], clock: Clock, within: Callable[[Any], Any]
 ) -> None:
-    within(Wave.set(seconds=0.0))
+    within(ReadWindow.set(seconds=0.0))
     seen, options = served
     uri = f"s3://deadlines/{uuid4().hex}"
     rows = {"id": [1, 2, 3], "v": [1, 2, 3]}

@@ -13,7 +13,7 @@ from exec_nodes.base.thresholds import Thresholds
 from memwal_sql.errors import DeadlineExceededError, MemWalError
 
 
-class Wave(Thresholds):
+class ReadWindow(Thresholds):
     """Requests side by side that took no longer are trusted together: a collector on an object
     store waits so long between reading what it goes by and deleting anything that readers ask for.
     All processes must have the same."""
@@ -31,7 +31,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def side_by_side(remote: bool, call: Callable[[T], R], items: Iterable[T]) -> list[R]:
+def map_remote(remote: bool, call: Callable[[T], R], items: Iterable[T]) -> list[R]:
     """The results of `call` for all items, in their order: one after the other, or each on a thread
     of its own where the store is remote. Raises the first error, once none is under way any more.
 
@@ -40,8 +40,8 @@ def side_by_side(remote: bool, call: Callable[[T], R], items: Iterable[T]) -> li
     return map_in_threads(call, items, _MOST) if remote else [call(item) for item in items]
 
 
-def ask(remote: bool, questions: Sequence[Callable[[], R]]) -> list[R]:
-    """The answers, in the order of the questions; each of these is put as `side_by_side` calls."""
+def ask_remote(remote: bool, questions: Sequence[Callable[[], R]]) -> list[R]:
+    """The answers, in the order of the questions; each of these is put as `map_remote` calls."""
     return (
         map_in_threads(_put, questions, _MOST_QUESTIONS)
         if remote
@@ -49,11 +49,11 @@ def ask(remote: bool, questions: Sequence[Callable[[], R]]) -> list[R]:
     )
 
 
-def beside(remote: bool, call: Callable[[], R], other: Callable[[], object]) -> R:
+def run_with(remote: bool, call: Callable[[], R], other: Callable[[], object]) -> R:
     """What `call` returns, with `other` called meanwhile, or afterwards where the store is not
     remote. Raises the first error of both."""
     results: list[R] = []
-    ask(remote, (lambda: results.append(call()), other))
+    ask_remote(remote, (lambda: results.append(call()), other))
     return results[0]
 
 
