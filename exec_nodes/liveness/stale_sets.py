@@ -230,9 +230,9 @@ class PlanStale:
     def learned(self, match: BaseMatch, partition: int, piece: Piece) -> None:
         """A partition of the base was scanned to its end."""
         parts = 0 if self.base is None else self.base.parts
-        found = match.finished(partition, piece, parts)
-        if self.base is not None and found is not None:
-            self.sets.remember(self.base, self._superseding, found)
+        learned_rows = match.finished(partition, piece, parts)
+        if self.base is not None and learned_rows is not None:
+            self.sets.remember(self.base, self._superseding, learned_rows)
 
     def compute(self) -> list[RowAddresses]:
         """One set a source, by ordinal."""

@@ -23,7 +23,7 @@ from memwal_sql.errors import MemWalError
 from memwal_sql.memory import configure
 from memwal_sql.write.options import WriterArguments, WriterOptions
 
-_BESIDE = {"Lance": "pylance", "DataFusion": "datafusion", "Arrow": "pyarrow"}
+_LIBRARIES = {"Lance": "pylance", "DataFusion": "datafusion", "Arrow": "pyarrow"}
 
 # Lance's threads for decoding, joining and building indexes; it is read when they are started.
 THREADS_VARIABLE = "LANCE_CPU_THREADS"
@@ -78,7 +78,7 @@ def _asks_for_json(arguments: Sequence[str]) -> bool:
     forms = ("json", "jsonl")
     pairs = itertools.pairwise([*arguments, ""])
     return any(
-        (first == "--output" and second in forms) or first in [f"--output={one}" for one in forms]
+        (first == "--output" and second in forms) or first in [f"--output={form}" for form in forms]
         for first, second in pairs
     )
 
@@ -193,11 +193,11 @@ def main() -> None:
     app()
 
 
-def show_version(wanted: bool) -> None:
+def show_version(requested: bool) -> None:
     """The versions of the package and of what it stands on, and the end."""
-    if wanted:
-        beside = ", ".join(f"{name} {version(package)}" for name, package in _BESIDE.items())
-        print_line(f"memwal {version('memwal-sql')} ({beside})")
+    if requested:
+        libraries = ", ".join(f"{name} {version(package)}" for name, package in _LIBRARIES.items())
+        print_line(f"memwal {version('memwal-sql')} ({libraries})")
         raise typer.Exit
 
 

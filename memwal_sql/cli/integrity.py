@@ -33,11 +33,16 @@ def check(
 ) -> None:
     """Look at every invariant of the table; exit code 1 when something is wrong."""
     with progress_bars(output) as report:
-        found = opened(uri, options).check(report)
-    ok = found.ok and not (strict and found.of(Severity.WARNING))
-    findings = found.to_arrow().to_pylist()
-    result = {"uri": found.uri, "version": found.version, "ok": ok, "findings": findings}
-    show_result(result, str(found), output)
+        checks = opened(uri, options).check(report)
+    ok = checks.ok and not (strict and checks.of(Severity.WARNING))
+    findings = checks.to_arrow().to_pylist()
+    result = {
+        "uri": checks.uri,
+        "version": checks.version,
+        "ok": ok,
+        "findings": findings,
+    }
+    show_result(result, str(checks), output)
     if not ok:
         raise typer.Exit(ExitCode.FINDINGS)
 
@@ -114,11 +119,11 @@ def _function(name: str) -> Any:
     folder = str(Path.cwd())
     sys.path.append(folder)
     try:
-        found = getattr(importlib.import_module(module_name), function_name)
+        function = getattr(importlib.import_module(module_name), function_name)
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidCallError(f"--read-wal {name!r}: {error}; name it MODULE:FUNCTION") from None
     finally:
         sys.path.remove(folder)
-    if not callable(found):
+    if not callable(function):
         raise InvalidCallError(f"--read-wal {name!r} is no function")
-    return found
+    return function

@@ -123,15 +123,15 @@ def gc(
     if versions_older_than is not None:
         versions = duration(versions_older_than, "--versions-older-than")
     with progress_bars(output) as report:
-        found = opened(uri, options).collect_garbage(
+        garbage = opened(uri, options).collect_garbage(
             dry_run=not delete,
             older_than=grace,
             versions_older_than=versions,
             progress=report,
         )
-    show_rows(found, output, "nothing to delete")
-    if output is Output.TABLE and found.num_rows:
-        files, size = (pc.sum(found[name]).as_py() or 0 for name in ("files", "bytes"))
+    show_rows(garbage, output, "nothing to delete")
+    if output is Output.TABLE and garbage.num_rows:
+        files, size = (pc.sum(garbage[name]).as_py() or 0 for name in ("files", "bytes"))
         done = "deleted" if delete else "to be deleted: --delete does it"
         remark(f"{count_text(files, 'file')}, {size_text(size)} {done}")
 

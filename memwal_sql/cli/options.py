@@ -59,9 +59,9 @@ CheckpointName = Annotated[
 ]
 
 
-def storage_options(given: list[str] | None) -> dict[str, str] | None:
+def storage_options(texts: list[str] | None) -> dict[str, str] | None:
     """`KEY=VALUE` texts as a mapping; messages repeat nothing that may be a value."""
-    pairs = [text.partition("=") for text in given or ()]
+    pairs = [text.partition("=") for text in texts or ()]
     for number, (key, separator, _) in enumerate(pairs, start=1):
         if not separator or not _KEY.fullmatch(key):
             raise InvalidCallError(f"--storage-option number {number}: write it as KEY=VALUE")

@@ -130,8 +130,8 @@ def cell_text(value: object) -> str:
         return ""
     if isinstance(value, float):
         return f"{value:g}"
-    found = value if isinstance(value, str) else plain(value)
-    return visible(found if isinstance(found, str) else json.dumps(found, ensure_ascii=False))
+    shown = value if isinstance(value, str) else plain(value)
+    return visible(shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False))
 
 
 def plain(value: Any) -> Any:

@@ -171,10 +171,10 @@ def _text(query: str | None, file: Path | None) -> str:
         raise InvalidCallError(f"the statement can't be read: {error}") from None
 
 
-def _pairs(option: str, given: list[str] | None) -> Iterator[tuple[str, str]]:
+def _pairs(option: str, texts: list[str] | None) -> Iterator[tuple[str, str]]:
     """`NAME=VALUE` texts. Raises InvalidCallError for what is none, and a name given twice."""
     seen = set()
-    for text in given or ():
+    for text in texts or ():
         name, separator, value = text.partition("=")
         if not separator or not name or name in seen:
             raise InvalidCallError(f"{option} {text!r}: write NAME=VALUE, and each name once")
@@ -208,7 +208,9 @@ def _run(
     frame: datafusion.DataFrame | None = None
     with errors_of_calls():
         statements = statements_of(text)
-    _refuse_unused(parameters.keys() - {name for one in statements for name in one.parameters})
+    _refuse_unused(
+        parameters.keys() - {name for statement in statements for name in statement.parameters}
+    )
     for statement in statements:
         if frame is not None:
             for _ in _batches(context, frame):

@@ -51,10 +51,10 @@ def format_for(output: RowFormat | None, file: Path | None) -> RowFormat:
         return output
     if file is None:
         return RowFormat.TABLE
-    found = _SUFFIXES.get(file.suffix.lower())
-    if found is None:
+    format_ = _SUFFIXES.get(file.suffix.lower())
+    if format_ is None:
         raise InvalidCallError(f"--to {str(file)!r}: its name says no format: add --output")
-    return found
+    return format_
 
 
 def write_rows(
@@ -164,7 +164,9 @@ def _write_by(
     convert: Callable[[Any], Any],
 ) -> None:
     def converted(batch: pa.RecordBatch) -> pa.RecordBatch:
-        return pa.RecordBatch.from_arrays([convert(one) for one in batch.columns], schema.names)
+        return pa.RecordBatch.from_arrays(
+            [convert(column) for column in batch.columns], schema.names
+        )
 
     empty = converted(pa.RecordBatch.from_pylist([], schema))
     try:

@@ -66,28 +66,28 @@ def wal(
     limit: Limit = None,
 ) -> None:
     """List the entries of the write-ahead logs."""
-    found = opened(uri, options).wal()
+    entries = opened(uri, options).wal()
     if limit is not None:
-        found = found.slice(max(0, found.num_rows - limit))
-    show_rows(found, output, "no WAL entries")
+        entries = entries.slice(max(0, entries.num_rows - limit))
+    show_rows(entries, output, "no WAL entries")
 
 
 def _show_older(mem_wals: list[OlderMemWal], output: Output) -> None:
     if output is Output.JSON:
-        listed = [{**asdict(one), "state": one.state.name.lower()} for one in mem_wals]
+        listed = [{**asdict(mem_wal), "state": mem_wal.state.name.lower()} for mem_wal in mem_wals]
         show_json({"format": "older", "mem_wals": listed})
         return
     remark("a MemWAL index of the older format: `memwal upgrade` moves the table to today's")
     rows = [
         {
-            "region": one.region,
-            "generation": one.generation,
-            "state": one.state.name.lower(),
-            "owner": one.owner_id,
-            "entries": one.entries,
-            "WAL ranges": ", ".join(f"{first}-{last}" for first, last in one.wal_ranges),
-            "WAL location": one.wal_location,
+            "region": mem_wal.region,
+            "generation": mem_wal.generation,
+            "state": mem_wal.state.name.lower(),
+            "owner": mem_wal.owner_id,
+            "entries": mem_wal.entries,
+            "WAL ranges": ", ".join(f"{first}-{last}" for first, last in mem_wal.wal_ranges),
+            "WAL location": mem_wal.wal_location,
         }
-        for one in mem_wals
+        for mem_wal in mem_wals
     ]
     show_rows(pa.Table.from_pylist(rows), output)

@@ -78,10 +78,10 @@ def _start(table: Table, after: str | None, offsets: Path | None, follow: bool) 
 
 def _decoded(text: str | bytes, source: str) -> Any:
     try:
-        found = json.loads(text)
-        if found is None:  # to everybody else that is the beginning
+        offsets = json.loads(text)
+        if offsets is None:  # to everybody else that is the beginning
             raise ValueError("it is null")
-        return found
+        return offsets
     except (ValueError, RecursionError) as error:
         raise InvalidCallError(
             f"{source} is not a place: {error}; write a place as `memwal tail --offsets` and "
@@ -94,8 +94,8 @@ def _reached(places: Any, batch: pa.RecordBatch) -> dict[str, Any]:
     region, position, generation = (
         batch.column(name)[-1].as_py() for name in ("_region", "_position", "_generation")
     )
-    known = places if isinstance(places, dict) else {}
-    return {**known, region: [position, generation]}
+    offsets = places if isinstance(places, dict) else {}
+    return {**offsets, region: [position, generation]}
 
 
 def _print(batch: pa.RecordBatch, output: Output) -> None:

@@ -57,8 +57,8 @@ class _Part:
     def divided(self, lost: Set[Hashable]) -> tuple[pa.RecordBatch, _Part]:
         """The rows whose key is lost, and the part of the others."""
         keys = self.keys
-        left = among(self.rows, keys, frozenset(keys) - lost)
-        return among(self.rows, keys, lost), replace(self, rows=left)
+        rest = among(self.rows, keys, frozenset(keys) - lost)
+        return among(self.rows, keys, lost), replace(self, rows=rest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +118,8 @@ class Statements:
         """As `over_keys`, of the rows that `select` finds: `compute` is asked for those of them
         that were written meanwhile. A region that was not claimed when its rows were read is
         claimed, and all are read again."""
-        found, cuts = self._selected(select)
-        return self._write(found, compute, cuts)
+        resolved, cuts = self._selected(select)
+        return self._write(resolved, compute, cuts)
 
     def as_a_whole(self, select: Callable[[], Resolved], reads: Reads | None = None) -> Outcome:
         """As `over_rows`; all rows are read again where one of them was written meanwhile or, if
@@ -143,18 +143,18 @@ class Statements:
         regions = reads.claim()
         for writer in regions:
             writer.check_usable()
-        found, cuts = self._selected(select)
+        resolved, cuts = self._selected(select)
         for writer in regions:
             if writer not in cuts:  # fenced since
                 writer.check_usable()
-        parts = self._parts(found, cuts)
-        keys = found.rows.select(list(self.primary_key))
+        parts = self._parts(resolved, cuts)
+        keys = resolved.rows.select(list(self.primary_key))
         unmoved = {writer: cuts[writer] for writer in regions}
         enqueued, lost = self._enqueue(parts, unmoved, reads.now)
         if enqueued is None:
             return None, among(keys, key_values(keys.columns), lost)
         rows = sum(part.rows.num_rows for part in parts)
-        return Outcome(enqueued, rows, len(found.skipped), found.not_found), keys
+        return Outcome(enqueued, rows, len(resolved.skipped), resolved.not_found), keys
 
     def _selected(self, select: Callable[[], Resolved]) -> tuple[Resolved, Cuts]:
         """The rows that `select` finds, and a cut before it of each of their regions."""
@@ -163,38 +163,43 @@ class Statements:
             for writer in self.claimed():
                 with suppress(MemWalError):  # fenced: told below if a row found is its
                     cuts[writer] = writer.open_cut()
-            found = select()
-            new = [writer for writer, _ in self.route(found.rows) if writer not in cuts]
+            resolved = select()
+            new = [writer for writer, _ in self.route(resolved.rows) if writer not in cuts]
             for writer in new:
                 writer.check_usable()
             if not new:
-                return found, cuts
+                return resolved, cuts
 
-    def _write(self, found: Resolved, compute: Compute, cuts: Cuts) -> Outcome:
-        parts = self._parts(found, cuts)
-        skipped, not_found = list(found.skipped), found.not_found
+    def _write(self, resolved: Resolved, compute: Compute, cuts: Cuts) -> Outcome:
+        parts = self._parts(resolved, cuts)
+        skipped, not_found = list(resolved.skipped), resolved.not_found
         enqueued, lost = self._enqueue(parts, {})
         if enqueued is None:
             with self.retrying:
                 for _ in range(_ATTEMPTS):
                     rows, kept = zip(*(part.divided(lost) for part in parts), strict=True)
-                    left, parts = concatenated(rows), list(kept)
+                    remaining, parts = concatenated(rows), list(kept)
                     skipped = [key for key in skipped if key not in lost]
                     cuts = {part.writer: part.writer.open_cut() for part in parts}
-                    found = compute(left)
-                    parts += self._parts(found, cuts)
-                    skipped, not_found = skipped + list(found.skipped), not_found + found.not_found
+                    resolved = compute(remaining)
+                    parts += self._parts(resolved, cuts)
+                    skipped, not_found = (
+                        skipped + list(resolved.skipped),
+                        not_found + resolved.not_found,
+                    )
                     enqueued, lost = self._enqueue(parts, {})
                     if enqueued is not None:
                         break
                 else:
-                    raise _conflict(left.select(list(self.primary_key)))
+                    raise _conflict(remaining.select(list(self.primary_key)))
         written = sum(part.rows.num_rows for part in parts)
         return Outcome(enqueued, written, len(skipped), not_found)
 
-    def _parts(self, found: Resolved, cuts: Cuts) -> list[_Part]:
+    def _parts(self, resolved: Resolved, cuts: Cuts) -> list[_Part]:
         key = list(self.primary_key)
-        return [_Part(writer, cuts[writer], rows, key) for writer, rows in self.route(found.rows)]
+        return [
+            _Part(writer, cuts[writer], rows, key) for writer, rows in self.route(resolved.rows)
+        ]
 
     def _enqueue(
         self, parts: Sequence[_Part], unmoved: Cuts, now: ClaimedNow = tuple

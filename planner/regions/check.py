@@ -52,11 +52,11 @@ def _bound(field: RegionField, schema: pa.Schema, primary_key: Sequence[str]) ->
     if field.transform in _ONE_SOURCE and len(kinds) != 1:
         raise _wrong(field, f"{field.transform} takes one column, not {len(kinds)}")
     if field.expression is not None:
-        known = known_bucket(field.expression, len(kinds))
-        if known is None:
+        bucket = known_bucket(field.expression, len(kinds))
+        if bucket is None:
             return _bound_expression(field, field.expression, kinds)
-        parameters = {**field.parameters, "num_buckets": str(known[1])}
-        field = replace(field, transform=known[0], expression=None, parameters=parameters)
+        parameters = {**field.parameters, "num_buckets": str(bucket[1])}
+        field = replace(field, transform=bucket[0], expression=None, parameters=parameters)
     result = _result_type(field, kinds)
     if field.result_type and type_of(field.result_type) != result:
         raise _wrong(field, f"gives {type_name(result)}, but declares {field.result_type}")

@@ -264,7 +264,7 @@ def tokens_of(sql: str) -> tuple[Token, ...]:
     Parsers of SQL differ in comments, in quotes of names, in prefixes of texts: what stands in
     `/*! ... */` is a remark to one and code to another. So there is none of these here.
     """
-    found, place, end = [], 0, len(sql.rstrip())
+    tokens, place, end = [], 0, len(sql.rstrip())
     while place < end:
         match = _TOKEN.match(sql, place)
         if match is None:
@@ -274,6 +274,6 @@ def tokens_of(sql: str) -> tuple[Token, ...]:
                 "col1, ..., numbers, texts in single quotes, operators and functions"
             )
         kind = str(match.lastgroup)
-        found.append(Token(kind, match[kind], match.start(kind), match.end(kind)))
+        tokens.append(Token(kind, match[kind], match.start(kind), match.end(kind)))
         place = match.end()
-    return tuple(found)
+    return tuple(tokens)

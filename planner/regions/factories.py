@@ -88,10 +88,10 @@ def expression(
     """
     if not columns:
         raise InvalidCallError(f"the region expression {sql!r} needs at least one source column")
-    for given in (sql, *columns):
-        if not isinstance(given, str):
+    for text in (sql, *columns):
+        if not isinstance(text, str):
             raise InvalidCallError(
-                f"{given!r} must be text, as in expression('col0 + col1', 'x', 'y')"
+                f"{text!r} must be text, as in expression('col0 + col1', 'x', 'y')"
             )
     return RegionField(
         name or "_".join(columns) + "_expression",

@@ -83,10 +83,10 @@ def region_test(
     What the filters allow is worked out once, so that a region costs a set lookup or so.
     """
     # A column that no field is made from says nothing about where its rows are.
-    found = tuple_domains(And(filters), schema, spec.source_columns)
-    if not found:
+    disjuncts = tuple_domains(And(filters), schema, spec.source_columns)
+    if not disjuncts:
         return lambda _: False
-    alternatives = [_domain_test(domains, spec, schema) for domains in found]
+    alternatives = [_domain_test(domains, spec, schema) for domains in disjuncts]
     if any(test is None for test in alternatives):
         return None
     tests = [test for test in alternatives if test is not None]
@@ -123,11 +123,11 @@ def pinned_values(
     names = spec.source_columns
     if not names or any(schema.get_field_index(name) < 0 for name in names):
         return None
-    found = key_equalities(filters, names, schema)
-    if found is None or len(found) > _MOST_VALUES:
+    keys = key_equalities(filters, names, schema)
+    if keys is None or len(keys) > _MOST_VALUES:
         return None
     fields = [schema.field(name) for name in names]
-    columns = zip(*found, strict=True)
+    columns = zip(*keys, strict=True)
     arrays = [pa.array(list(c), f.type) for c, f in zip(columns, fields, strict=True)]
     try:
         distinct, _ = spec.assign(pa.Table.from_arrays(arrays, schema=pa.schema(fields)))

@@ -98,10 +98,10 @@ def _field(stored: StoredField, columns: Mapping[int, str]) -> RegionField:
         sources = (parameters[_COLUMN],)
     transform, expression = stored["transform"] or None, stored["expression"] or None
     native = transform in ("bucket", "unsharded")
-    known = known_bucket(expression, len(sources)) if expression and transform is None else None
-    if known is not None:
-        transform, expression = known[0], None
-        parameters["num_buckets"] = str(known[1])
+    bucket = known_bucket(expression, len(sources)) if expression and transform is None else None
+    if bucket is not None:
+        transform, expression = bucket[0], None
+        parameters["num_buckets"] = str(bucket[1])
     try:
         return RegionField(
             field_id=stored["field_id"],

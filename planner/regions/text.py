@@ -102,13 +102,13 @@ def _field(text: str, source: str, node: ast.expr, quoted: list[str]) -> RegionF
     function = _FUNCTIONS.get(name)
     if function is None:
         raise _refused(text, f"there is no function {name or ast.unparse(call.func)!r}")
-    given = [value(one) for one in call.args]
-    named = {str(one.arg): value(one.value) for one in call.keywords}
-    if function is factories.multi_bucket and given and isinstance(given[0], str):
-        columns = len(given) if "num_buckets" in named else len(given) - 1
-        given = [[str(one) for one in given[:columns]], *given[columns:]]
+    arguments = [value(argument) for argument in call.args]
+    named = {str(keyword.arg): value(keyword.value) for keyword in call.keywords}
+    if function is factories.multi_bucket and arguments and isinstance(arguments[0], str):
+        columns = len(arguments) if "num_buckets" in named else len(arguments) - 1
+        arguments = [[str(column) for column in arguments[:columns]], *arguments[columns:]]
     try:
-        bound = inspect.signature(function).bind(*given, **named)
+        bound = inspect.signature(function).bind(*arguments, **named)
         for parameter, argument in bound.arguments.items():
             bound.arguments[parameter] = _argument(function, parameter, argument)
         return function(*bound.args, **bound.kwargs)
@@ -135,7 +135,9 @@ def _argument(function: Callable[..., RegionField], name: str, value: object) ->
                 continue
     elif name == "columns" and function is factories.multi_bucket:
         return [value] if isinstance(value, str) else value
-    elif not all(isinstance(one, str) for one in (value if isinstance(value, tuple) else [value])):
+    elif not all(
+        isinstance(part, str) for part in (value if isinstance(value, tuple) else [value])
+    ):
         raise InvalidCallError(f"{name}={value!r} is a list")
     return value
 

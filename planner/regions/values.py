@@ -47,9 +47,9 @@ def type_name(data_type: pa.DataType) -> str:
 
 def type_of(name: str) -> pa.DataType:
     """The type that `type_name` named; also takes `string` and `bool`."""
-    known = _NAMES.get(_SYNONYMS.get(name, name))
-    if known is not None:
-        return known
+    data_type = _NAMES.get(_SYNONYMS.get(name, name))
+    if data_type is not None:
+        return data_type
     if match := _FIXED.fullmatch(name):
         return pa.binary(int(match[1]))
     if match := _TIMESTAMP.fullmatch(name):

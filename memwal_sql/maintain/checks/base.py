@@ -187,7 +187,7 @@ def _checkpoint(
         return
     remedy = "restore the files from a copy, or drop the checkpoint"
     pinned = checkpoint.snapshot()
-    lost = _lost(state, [one.manifest for one in pinned.regions], {})
+    lost = _lost(state, [region.manifest for region in pinned.regions], {})
     for region in pinned.regions:
         region_id, end = region.manifest.region_id, region.wal_end
         first = region.manifest.replay_after_wal_entry_position + 1
@@ -215,8 +215,8 @@ def _lost(
     lost = []
     for manifest in manifests:
         files = state.survey.regions.get(manifest.region_id)
-        for one in manifest.flushed_generations:
-            needed = one.generation > merged.get(manifest.region_id, 0)
-            if needed and (files is None or one.path not in files.generations):
-                lost.append(f"{manifest.region_id}/{one.path}")
+        for generation in manifest.flushed_generations:
+            needed = generation.generation > merged.get(manifest.region_id, 0)
+            if needed and (files is None or generation.path not in files.generations):
+                lost.append(f"{manifest.region_id}/{generation.path}")
     return lost

@@ -96,7 +96,7 @@ def lacking_in(first: int, end: int, present: Iterable[int]) -> str:
     """The numbers from `first` up to `end`, exclusive, that are not `present`, as text; "" where
     all are. However far apart the two are, it takes no longer than what is there."""
     runs, start = [], first
-    for number in (*sorted({one for one in present if first <= one < end}), end):
+    for number in (*sorted({number for number in present if first <= number < end}), end):
         if number > start:
             runs.append(f"{start}" if number == start + 1 else f"{start} to {number - 1}")
         start = number + 1
@@ -122,7 +122,7 @@ class CheckReport:
 
     def of(self, severity: Severity) -> tuple[Finding, ...]:
         """The findings of one severity."""
-        return tuple(one for one in self.findings if one.severity is severity)
+        return tuple(finding for finding in self.findings if finding.severity is severity)
 
     def to_arrow(self) -> pa.Table:
         """One row a finding."""
@@ -136,14 +136,16 @@ class CheckReport:
         return len(self.findings)
 
     def __str__(self) -> str:
-        counts = [f"{len(found)} {kind.value}" for kind in Severity if (found := self.of(kind))]
+        counts = [
+            f"{len(matching)} {kind.value}" for kind in Severity if (matching := self.of(kind))
+        ]
         summary = ", ".join(counts) or "nothing found"
         lines = [f"{self.uri} at version {self.version}: {len(self.checks)} checks, {summary}"]
-        for one in self.findings:
+        for finding in self.findings:
             lines += [
-                f"{one.severity.value.upper():7} {one.check}: {one.what}",
-                f"        where:  {one.where}",
-                f"        remedy: {one.remedy}",
+                f"{finding.severity.value.upper():7} {finding.check}: {finding.what}",
+                f"        where:  {finding.where}",
+                f"        remedy: {finding.remedy}",
             ]
         return "\n".join(lines)
 

@@ -56,7 +56,7 @@ def check_generations(state: CheckState) -> Iterator[Finding | Probe]:
 
 def _listed(state: CheckState, region: CheckedRegion) -> Iterator[Finding]:
     merged = state.merged(region.region_id)
-    listed = [one.generation for one in region.manifest.flushed_generations]
+    listed = [generation.generation for generation in region.manifest.flushed_generations]
     if len(set(listed)) != len(listed):
         remedy = "stop the program that wrote it; restore the region's folder from a copy"
         yield error(region.folder, f"the manifest lists generations twice: {listed}", remedy)

@@ -72,7 +72,7 @@ def misplaced(region: CheckedRegion, keys: pa.Table) -> str | None:
         return None
     distinct, index = region.spec.assign(keys)
     values = region.spec.values_of(distinct)
-    wrong = np.flatnonzero([values[one] != region.values for one in index])
+    wrong = np.flatnonzero([values[place] != region.values for place in index])
     if not len(wrong):
         return ""
     row = int(wrong[0])

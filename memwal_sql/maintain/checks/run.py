@@ -70,14 +70,20 @@ def check_table(
     for _ in range(_LOOKS):
         base = latest()
         findings = [
-            one
-            for one in _run(CheckState(context, base), report)
-            if places is None or one.severity is Severity.INFO or (one.check, one.where) in places
+            finding
+            for finding in _run(CheckState(context, base), report)
+            if places is None
+            or finding.severity is Severity.INFO
+            or (finding.check, finding.where) in places
         ]
-        places = {(one.check, one.where) for one in findings if one.severity is not Severity.INFO}
+        places = {
+            (finding.check, finding.where)
+            for finding in findings
+            if finding.severity is not Severity.INFO
+        }
         if not places:
             break
-    findings.sort(key=lambda one: list(Severity).index(one.severity))
+    findings.sort(key=lambda finding: list(Severity).index(finding.severity))
     return CheckReport(context.uri, base.version, tuple(CHECKS), tuple(findings))
 
 

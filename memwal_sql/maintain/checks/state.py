@@ -110,8 +110,12 @@ class CheckState:
                 return error
 
         numbers = version_numbers(self.store)
-        found = map_concurrently(read, numbers) if self.store.remote else map(read, numbers)
-        return {n: one for n, one in zip(numbers, found, strict=True) if one is not None}
+        versions_read = map_concurrently(read, numbers) if self.store.remote else map(read, numbers)
+        return {
+            n: version
+            for n, version in zip(numbers, versions_read, strict=True)
+            if version is not None
+        }
 
     @lazy_property
     def regions(self) -> list[CheckedRegion]:
@@ -129,10 +133,10 @@ class CheckState:
     def unmerged(self, region: CheckedRegion) -> list[FlushedGeneration]:
         """The generations that queries read, ascending, whose folders are there."""
         return [
-            one
-            for one in region.manifest.flushed_generations
-            if one.generation > self.merged(region.region_id)
-            and one.path in region.files.generations
+            generation
+            for generation in region.manifest.flushed_generations
+            if generation.generation > self.merged(region.region_id)
+            and generation.path in region.files.generations
         ]
 
     def uri(self, region: CheckedRegion, flushed: FlushedGeneration) -> str:
