@@ -39,10 +39,10 @@ WriteGeneration = Callable[[UUID, int, pa.Table], FlushedGeneration]
 
 @dataclass(frozen=True, slots=True)
 class PublishLimits:
-    """What still goes through the WAL.
+    """The limits of batches that go through the WAL.
 
     Attributes:
-        rows: so many rows of a region may be in its WAL, those of the batch included; native code
+        rows: the most rows of a region in its WAL, with those of the batch; native code
             opens no larger unflushed MemTable than the default.
         bytes: so large may the region's part of a batch be.
     """
@@ -56,9 +56,8 @@ class RegionBatch:
     """A region's part of a batch, every key once.
 
     Attributes:
-        whole: what was staged as generations, and can stay as it is.
-        rows: how many rows there are beside them.
-        nbytes: what these take in memory, at most.
+        whole: pieces staged as generations, which can stay as they are. rows: the number of the
+            other rows. nbytes: their most bytes in memory.
         tables: reads them, in a MemTable's schema, in tables of a bounded size.
     """
 

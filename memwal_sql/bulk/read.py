@@ -1,4 +1,4 @@
-"""Reading what the tasks of a job have staged, region by region, every key once."""
+"""Reads the staged rows of a job's tasks, region by region, every key once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NAME = "what a task has staged"
 
 
 class StagedTables(Thresholds):
-    """What is read of a region at once; less than the largest piece it can't be."""
+    """The bytes of a region that are read at once, or the largest piece if that is larger."""
 
     nbytes = 64 << 20
 
@@ -58,7 +58,7 @@ class StagedRegion:
 def staged_regions(
     context: TableContext, base: BaseTable, tasks: Sequence[StagedTask]
 ) -> list[StagedRegion]:
-    """What the tasks staged for each region.
+    """The pieces that the tasks staged for each region.
 
     Raises InvalidCallError, naming a key, when two tasks have it and no order tells the newer one,
     and SourceGoneError for files that can't be read here.

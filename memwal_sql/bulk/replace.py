@@ -76,8 +76,8 @@ class Replacement:
             return over_conflicts(commit, self.context.uri)
 
     def by_reading(self, stage: Callable[[], Sequence[StagedTask]]) -> int:
-        """The same by rows that `stage` makes of those of the table, again where somebody writes
-        meanwhile. RetryError where that kept happening."""
+        """The same with rows that `stage` computes from the table's, again if somebody writes
+        meanwhile. RetryError if that keeps happening."""
 
         def replaced() -> int:
             claims = self._claims()
@@ -100,7 +100,7 @@ class Replacement:
         return maintenance_lease(self.context.store, f"replacing {uuid4().hex}", name=PUBLISHING)
 
     def _fragments(self, parts: Sequence[StagedRegion]) -> list[FragmentMetadata]:
-        """Those of the tasks' data files, and of what is written again.
+        """The fragments of the tasks' data files, and of rows that are written again.
 
         Raises RetryError where the table has got other columns.
         """
@@ -131,7 +131,7 @@ class Replacement:
         ]
 
     def _commit(self, dataset: lance.LanceDataset, fragments: list[FragmentMetadata]) -> int:
-        """Replace what this version has. Raises what `base_commit` raises.
+        """Replace the rows of this version. Raises what `base_commit` raises.
 
         Lance takes an update over a merge or an append that came in between and only added rows, of
         the same keys maybe; its overwrite drops the MemWAL index (rule 22). Its merge of columns is

@@ -1,4 +1,4 @@
-"""What a batch of a distributed write means: upserts, deletes, and the order among equal keys."""
+"""The meaning of a distributed write's batch: upserts, deletes, and the order among equal keys."""
 
 from __future__ import annotations
 

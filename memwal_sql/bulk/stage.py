@@ -1,4 +1,4 @@
-"""Staging: what the tasks of a distributed write leave behind for the publisher (protocol rule 24).
+"""Staging: the tasks of a distributed write leave rows for the publisher (protocol rule 24).
 
 A task divides its rows by region and stages each region's part in a folder of its own that nothing
 points to: a large part as a generation that only has to be given its number, a small one as Arrow
@@ -80,7 +80,7 @@ class StagedPiece:
 
 @dataclass(frozen=True, slots=True)
 class StagedTask:
-    """What one task staged: of two pieces of a region the later one is newer."""
+    """The staged pieces of one task: the later one of a region's pieces is newer."""
 
     pieces: tuple[StagedPiece, ...]
 
@@ -202,14 +202,14 @@ def to_bytes(rows: pa.Table) -> bytes:
 
 
 def discard(store: ObjectStore, folder: str) -> None:
-    """Remove what a job has staged. Attempts that still run may leave something."""
+    """Remove the staged files of a job. Attempts that still run may leave some."""
     with suppress(NotFoundError):
         store.delete_in_bulk([meta.path for meta in store.list(folder)])
 
 
 def staging_folder(job: str) -> str:
-    """The folder of a job or query. Raises InvalidCallError for what can be the id of none: what
-    is staged there is deleted with the folder."""
+    """The folder of a job or query. Raises InvalidCallError for an invalid id: staged files are
+    deleted with the folder."""
     check_id("job", job)
     return f"{paths.STAGING_FOLDER}/{job}"
 

@@ -72,7 +72,7 @@ def add_computed(
     """Add columns as they are computed of the base table's rows.
 
     `merge` is called before, and `check` with the version that they are added to; it raises
-    ConflictError to begin anew.
+    ConflictError to begin again.
     """
 
     def commit() -> None:
@@ -179,7 +179,8 @@ def _computed(
     metadata: FragmentMetadata = fragment.metadata
 
     def rows() -> Iterator[pa.RecordBatch]:
-        """One for each row that was written into the fragment, null for those deleted since."""
+        """One value for each row that was written into the fragment, null for rows deleted
+        since."""
         after = 0
         for batch in batches_of(fragment.scanner(columns=list(new.read), with_row_address=True)):
             places = (batch["_rowaddr"].to_numpy() & _OFFSET).astype(np.int64)
@@ -207,7 +208,7 @@ def _computed(
 
 
 def _spread(rows: pa.RecordBatch, places: npt.NDArray[np.int64], length: int) -> pa.RecordBatch:
-    """So many rows, those given at their places and nulls at all others."""
+    """So many rows: the given values at their places, and nulls at all others."""
     order = np.full(length, -1, np.int64)
     order[places] = np.arange(len(places))
     chosen = pa.array(order, mask=order < 0)

@@ -55,7 +55,7 @@ def latest_dataset(context: TableContext, *, for_tags: bool = False) -> Any:
 
 @contextmanager
 def maintenance(context: TableContext, job: str) -> Iterator[Lease]:
-    """Hold the maintenance lease; what earlier holders left unchecked is put right first.
+    """Hold the maintenance lease; unchecked commits of earlier holders are put right first.
 
     Raises UnknownFormatError where this package is too old to write the table.
     """
@@ -67,7 +67,7 @@ def maintenance(context: TableContext, job: str) -> Iterator[Lease]:
 
 
 def _settle(context: TableContext, lease: Lease) -> None:
-    """Check what earlier holders may have committed, and see to it that nothing more can come.
+    """Check possible commits of earlier holders, and make sure that no more can come.
 
     A holder that sleeps may wake and commit long after others took over. Lance refuses a rewrite of
     details over another rewrite, so where one has not landed yet, the details are committed as they
@@ -153,7 +153,8 @@ def restore_progress(context: TableContext, rewrite: Unfinished) -> bool:
     """Put back the progress of versions that a rewrite of the details passed over, if any; whether
     the rewrite has landed.
 
-    What was merged again since then is left alone: the base table holds what its mark says.
+    Generations that were merged again since then are left alone: the base table has what their
+        marks say.
     """
 
     def restore() -> bool:
@@ -196,7 +197,7 @@ def _find(
 
 
 def _restored(dataset: Any, now: MergeProgress, erased: MergeProgress) -> bool:
-    """Mark what was erased; False when a merge came in between.
+    """Restore erased marks; False when a merge came in between.
 
     A merge that began on the erased progress merges a generation again, below newer rows that are
     in the base table already: then the higher mark would be wrong. So pass shards are first marked

@@ -1,4 +1,4 @@
-"""The base index builder: indexes catch up with what was merged (specification 2).
+"""The base index builder: extends indexes to merged rows (specification 2).
 
 An index is caught up when its segments cover all fragments (protocol rule 17). `index_catchup` says
 the same for readers that go by it; Lance moves it on with its own index commits and forgets it
@@ -35,7 +35,7 @@ _SYSTEM = "__lance"
 def build_indexes(
     context: TableContext, report: Report, names: Sequence[str] | None = None
 ) -> list[str]:
-    """Bring indexes of the base table up to date; the names of those that were behind.
+    """Extend indexes of the base table to all rows; returns the names of those that were behind.
 
     `names` are the indexes to build, all by default. Vector indexes keep their centroids and their
     codebook: new rows get a segment of their own, and many segments become one without training.

@@ -54,7 +54,7 @@ class Patience(Thresholds):
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """What a holder may have committed, or may still commit after others took over: details that
+    """A commit that a holder may have made, or may still make after others took over: details that
     it had read at `read_version`, in an index entry with `index_uuid`."""
 
     read_version: int
@@ -95,7 +95,7 @@ class Lease:
         self._put()
 
     def rewrites(self, *unfinished: Unfinished) -> None:
-        """Prove the same, and note what is about to be committed, or may still be.
+        """Prove the same, and note a commit that is about to be made, or may still be.
 
         Should this process die on the way, the next holder finds the notes and looks whether
         progress was lost.
@@ -104,8 +104,8 @@ class Lease:
         self._put()
 
     def forget_notes(self) -> None:
-        """What was noted has been looked at, and none of it can come any more: the next record
-        says so. Should this process die before that, the next holder looks once more."""
+        """Drop the notes, as none of these commits can come any more: the next record says so.
+        Should this process die before that, the next holder looks once more."""
         self._unfinished = ()
 
     def give_back(self) -> None:
@@ -157,7 +157,7 @@ def maintenance_lease(
 
 
 def delete_old_records(store: ObjectStore, name: str) -> None:
-    """Delete what holders of a lease have left, each by a request. The last ones stay: a claimant
+    """Delete old records of a lease, each by a request. The last ones stay: a claimant
     may just have read one."""
     records = Records(store, name)
     records.delete(records.versions()[:-_KEPT])
@@ -214,7 +214,7 @@ def _is_dead(record: Record) -> bool:
     if record.content.get("host") != socket.gethostname():
         return False
     try:
-        # Of 0 and below are groups of processes, and no kernel numbers them beyond 32 bits.
+        # Numbers of 0 and below are process groups, and no kernel goes beyond 32 bits.
         process = whole_number(record.content.get("process"), 1, _MOST_PROCESSES)
         if process == os.getpid():
             return record.content.get("holder") not in _own

@@ -1,7 +1,7 @@
 """All background jobs of a table in a loop: each is done when there is enough to do for it.
 
 Any number of these loops may run on one table, and die at any moment: the jobs see to that
-themselves. Another loop is what makes up for one that died.
+themselves. Another loop makes up for one that died.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _Generations = frozenset[tuple[str, int]]
 
 
 class Maintained(Protocol):
-    """What the loop needs of a table; see `Table`."""
+    """The methods of a table that the loop calls; see `Table`."""
 
     @property
     def uri(self) -> str:
@@ -72,7 +72,7 @@ class Maintained(Protocol):
         deleted: float,
         dry_run: bool = False,
     ) -> int:
-        """Write fragments of the base anew; how many."""
+        """Rewrite fragments of the base; returns how many."""
 
     def snapshot_regions(self) -> int:
         """Record region states; the version that has them."""
@@ -84,7 +84,7 @@ class Maintained(Protocol):
         versions_older_than: timedelta | None,
         progress: Report | None = None,
     ) -> pa.Table:
-        """Delete what nobody needs; a row a thing."""
+        """Delete unneeded files; a row for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +144,8 @@ class JobRun:
 
     Attributes:
         job: one of `JOBS`.
-        outcome: what it did, such as `4 generations merged`; the error's text if there is one.
-        error: what kept it from its end.
+        outcome: its result, such as `4 generations merged`, or the error's text. error: the error
+            that ended it.
     """
 
     job: str
@@ -173,7 +173,7 @@ def run_jobs(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] | None = None,
 ) -> None:
-    """Do what is due, again and again, in the caller's thread; returns after `rounds`, or when
+    """Run due jobs again and again, in the caller's thread; returns after `rounds`, or when
     `stop` is set.
 
     Args:
@@ -229,8 +229,8 @@ def run_all_jobs(
     then.
 
     Args:
-        triggers: only `flush_seconds`, by the clock of the store, and what says how to compact
-            and to collect are looked at.
+        triggers: only `flush_seconds`, by the clock of the store, and the fields for compaction and
+            collection count.
         on_run: called with the record of each job when it ends.
         progress: gets the progress of each job while it runs.
 
@@ -262,7 +262,7 @@ def _raise_failed(runs: list[JobRun]) -> None:
 
 
 class _Loop:
-    """Remembers when what was done, and how often in vain.
+    """Remembers when each job ran, and how often it found nothing to do.
 
     Attributes:
         is_idle: nothing was changed, found or left to be done since this was set.

@@ -1,4 +1,4 @@
-"""What a background job says while it works: one small record, the same for every job."""
+"""The progress of a background job: one small record, the same for every job."""
 
 from __future__ import annotations
 

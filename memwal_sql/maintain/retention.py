@@ -1,4 +1,4 @@
-"""What may not be collected: files that a retained base version or a checkpoint reads."""
+"""Retained files: those that a retained base version or a checkpoint reads."""
 
 from __future__ import annotations
 
@@ -41,9 +41,8 @@ class Holds:
 def retained_by_versions(
     store: ObjectStore, versions: Iterable[BaseVersion], scope: Scope
 ) -> Holds:
-    """What the recorded region states of base versions need (protocol rule 18).
-
-    Of a version without a record only the base table is read, so it holds nothing.
+    """The files of recorded region states of base versions (protocol rule 18). A version without a
+    record reads only the base table, so it retains nothing.
     """
     generations: set[GenerationName] = set()
     present = set[Key]()

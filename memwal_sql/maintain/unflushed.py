@@ -47,7 +47,7 @@ class UnflushedLog:
 
     @property
     def state(self) -> tuple[UUID, int, int]:
-        """What differs once somebody has claimed the region, or flushed any of it."""
+        """A state that changes when somebody claims the region or flushes any of it."""
         return self.region_id, self.epoch, self.replay_after
 
 

@@ -1,4 +1,4 @@
-"""What an index of the base table does not cover yet, where merges alone wrote it.
+"""Finds the rows that an index of the base table does not cover yet, where only merges wrote them.
 
 Specification 2, "Indexed Read Plan" and appendix 4: merged generations that an index has not caught
 up with are searched through their own indexes. That is right only while nothing but merges has
@@ -100,7 +100,7 @@ class IndexGaps(Mapping[str, IndexGap]):
 
 
 class _Since:
-    """What an index covers in one base version, and how far merging had come when it last covered
+    """The coverage of an index in one base version, and the merge progress when it last covered
     everything."""
 
     def __init__(self, base: BaseTable, name: str) -> None:

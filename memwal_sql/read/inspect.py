@@ -1,4 +1,4 @@
-"""The state of a table as tables: what `name$regions` and its siblings show."""
+"""The state of a table as tables: the rows of `name$regions` and its siblings."""
 
 from __future__ import annotations
 

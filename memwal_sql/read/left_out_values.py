@@ -1,7 +1,7 @@
 """The values of regions whose manifests leave them out, as LanceDB does (protocol rules 1 and 11).
 
-It derives a region's id from the values. Where there are few possible values, the id says them;
-else one row of the region does, and the id proves it.
+It derives a region's id from the values. If few values are possible, the id tells them; otherwise a
+row of the region has them, and the id proves them.
 """
 
 from __future__ import annotations

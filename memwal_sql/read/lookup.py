@@ -31,7 +31,7 @@ def get(
     collector: SnapshotCollector, base: BaseTable, keys: KeyBatch, columns: Sequence[str]
 ) -> pa.Table:
     """The live rows of distinct `keys` over a base version, in their order, at strong consistency;
-    asks only the regions of the keys. Of a pinned handle those of its version."""
+    asks only the regions of the keys. A pinned handle reads its version."""
     if collector.pinned:
         return get_in(collector.snapshot(base, "eventual"), keys, columns)
     output = _output(base.info.schema, columns)
@@ -138,7 +138,7 @@ def _collect(
     output: pa.Schema,
 ) -> pa.Table:
     """Look for the keys at each part's places in its sources, and for the rest in the base."""
-    if not output.names:  # a table without columns would lose how many rows there are
+    if not output.names:  # a table without columns would lose its number of rows
         return _collect(keys, parts, base, keys.table.schema).select([])
     rows_found = FoundRows(output)
     missing = np.ones(len(keys), dtype=np.bool_)

@@ -116,7 +116,7 @@ def _replay(wal: Wal, pinned: PinnedRegion, make: MakeMemTable) -> Iterator[MemT
                 f"{wal.path(position)} was flushed and collected meanwhile: run the query again"
             )
         replayed.add(position, entry)
-    replayed.torn(pinned.wal_end - 1)  # raises: what was pinned was complete
+    replayed.torn(pinned.wal_end - 1)  # raises, as pinned entries were complete
     yield from (
         replayed_generation.memtable.snapshot() for replayed_generation in replayed.memtables
     )

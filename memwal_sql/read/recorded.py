@@ -119,7 +119,7 @@ class RecordedView:
         return self._manifests[reader.region_id]
 
     def kept(self, filters: Sequence[Predicate], info: TableInfo) -> tuple[RegionReader, ...]:
-        """What `prune` keeps, in order."""
+        """The regions that `prune` keeps, in order."""
         candidates = self._pinned(tuple(filters), info) if filters else None
         regions = self.readers if candidates is None else candidates
         return prune(filters, regions, info.region_specs, info.schema)

@@ -49,8 +49,8 @@ class RegionRegistry:
 
     @property
     def passed_over(self) -> int:
-        """How many regions the last look for new ones found that are not known, as those who asked
-        did not choose them."""
+        """The number of regions that the last search for new ones found and its caller did not
+        choose."""
         return sum(region_id not in self._regions for region_id in self._passed_over)
 
     def region_of(
@@ -111,7 +111,7 @@ class RegionRegistry:
     def without_values(self, base: BaseTable) -> list[RegionReader]:
         """Regions given by hand, or made by native code: any key may be in them.
 
-        They are listed anew when the table has such regions, or no spec to derive them from.
+        They are listed again when the table has such regions, or no spec to derive them from.
         """
         if self._without_values or not base.info.region_specs:
             self.look_for_new(base)
@@ -150,7 +150,7 @@ class RegionRegistry:
     ) -> None:
         """Look for new regions; the values of those that were known before stay as they were.
 
-        Of those with recorded values only the ones that `choose` returns are looked at: a region
+        Regions with recorded values are read only if `choose` returns them: a region
         keeps its values for as long as it lives.
         """
         folders = self._context.store.list_folders(MEM_WAL_FOLDER)
@@ -168,7 +168,7 @@ class RegionRegistry:
             new = [region_id for region_id in new if region_id not in passed_over]
         self._passed_over = tuple(passed_over)
         if new:
-            # They may be those of a table that was made anew: then this raises.
+            # They may belong to a table that was made again: then this raises.
             manifests: list[RegionManifest | None] = []
             check = (lambda: None) if self._pinned else self._tracker.verified
             look = partial(map_remote, self._remote, self._first_look, new)
@@ -190,7 +190,7 @@ class RegionRegistry:
             self._check_twins(base, key)
 
     def twins(self) -> list[list[RegionReader]]:
-        """The regions with the same values among those known by now."""
+        """The loaded regions with the same values."""
         return [list(regions) for regions in self._twins.values()]
 
     def live(self, base: BaseTable, regions: list[RegionReader]) -> list[RegionReader]:
@@ -229,7 +229,7 @@ class RegionRegistry:
             reader = RegionReader(self._context, manifest, base)
             self._regions[manifest.region_id] = reader
             self._folders.add(str(manifest.region_id))
-            # Made anew each time, as other threads go through it without the lock.
+            # Replaced each time, as other threads go through it without the lock.
             without = tuple(reader for reader in self._without_values if reader is not existing)
             if reader.values is None:
                 self._without_values = (*without, reader)

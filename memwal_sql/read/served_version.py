@@ -1,4 +1,4 @@
-"""The base version that queries read: the newest, once they need not wait for anything of it.
+"""The base version that queries read: the newest, once they need not wait for its parts.
 
 A version that merges and index commits have made shows the rows of the one before it together with
 the generations that were merged, and these stay where they are for some time. So while what is
@@ -26,7 +26,7 @@ from memwal_sql.storage.base.memwal_index import FoundDetails, read_details_at
 
 # A version that has been replaced for so long is not read any more, ready or not.
 _MOST_SECONDS = 10.0
-# What is kept of it goes this long after queries have begun to read the next one.
+# Artefacts of an older version are evicted this long after queries begin to read the next one.
 _LEAVE_SECONDS = 1.0
 
 WarmUp = Callable[[BaseTable], None]
@@ -40,7 +40,7 @@ class Served(Thresholds):
 
 @dataclass(frozen=True)
 class _Served:
-    """What queries read, the newest version that is known to show the same rows, and since when
+    """The version that queries read, the newest one known to show the same rows, and since when
     there is one."""
 
     base: BaseTable
@@ -71,7 +71,7 @@ class ServedVersion:
 
     @property
     def current(self) -> BaseTable:
-        """What `latest` returned last."""
+        """The last result of `latest`."""
         return self._served.base
 
     def latest(self) -> BaseTable:
@@ -105,7 +105,7 @@ class ServedVersion:
         return served.base
 
     def catch_up(self) -> BaseTable:
-        """The newest version there is, from now on: an older one can't be read any more."""
+        """Serve the newest version from now on: an older one can't be read any more."""
         newest = self._tracker.reload()
         self._serve(newest)
         self._let_go()
@@ -145,7 +145,7 @@ class ServedVersion:
             self._following = False
 
     def _serve(self, base: BaseTable, instead_of: BaseTable | None = None) -> None:
-        """Let queries read `base`; given `instead_of`, only if it is what they read."""
+        """Let queries read `base`; given `instead_of`, only if they read that one."""
         with self._lock:
             before = self._served.base
             if before is base or not (instead_of is None or instead_of is before):

@@ -69,7 +69,7 @@ class SnapshotCollector:
 
     Attributes:
         pinned: whether one version is read, as it was recorded.
-        registry: the regions that are known by now.
+        registry: the regions that are loaded.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class SnapshotCollector:
         """
         Args:
             pinned: read the tracker's version as it was recorded, and never a newer one.
-            checkpoint: read these regions over that version; what a checkpoint holds.
+            checkpoint: read these regions of a checkpoint over that version.
         """
         self._context = context
         self._tracker = tracker
@@ -123,10 +123,10 @@ class SnapshotCollector:
         return taken[0] if taken and base is first_base else self.over_base(base, take)
 
     def over_base(self, base: BaseTable, take: Callable[[BaseTable], T]) -> T:
-        """What `take` returns, called with a base version, and with newer ones where the regions
-        are past it, or files of it or of a generation are gone: merged and collected meanwhile
-        means again, never skip (protocol rule 14). Another table may be there now, which `catch_up`
-        says. The one loop of all reads.
+        """The result of `take`, which is called with a base version, and with newer ones where the
+        regions are past it, or files of it or of a generation are gone: merged and collected
+        meanwhile means again, never skip (protocol rule 14). Another table may be there now, which
+        `catch_up` says. The one loop of all reads.
 
         Raises RepairError when that keeps happening, and SourceGoneError where a pinned version
         lacks files.
@@ -172,8 +172,8 @@ class SnapshotCollector:
         filters: Sequence[Predicate],
         error: SourceGoneError,
     ) -> MemWalError:
-        """What it means that files of a snapshot are gone: a RepairError where the newest snapshot
-        reads the same files, and else the error itself, as they were merged and collected."""
+        """The error for files of a snapshot that are gone: a RepairError where the newest snapshot
+        reads the same files, otherwise the error itself, as they were merged and collected."""
         try:
             now = self.over_base(
                 self.not_below_watermarks(self.catch_up()),
@@ -208,7 +208,8 @@ class SnapshotCollector:
         return no_checkpoint and recorded_regions(self._context, self._tracker.current) is None
 
     def pin(self, consistency: str, filters: Sequence[Predicate] = ()) -> PinnedSnapshot:
-        """What `collect` would read, by name, so that other processes can read the same.
+        """A description of the snapshot that `collect` would read, from which other processes read
+        the same.
 
         Buffered rows of this process's own writers are made durable for it.
         """
@@ -254,7 +255,7 @@ class SnapshotCollector:
 
     @property
     def takes_a_while(self) -> bool:
-        """Whether regions are far away, and none is known yet."""
+        """Whether the store is remote and no region is loaded yet."""
         return self._context.store.remote and not self.registry
 
     def regions_to_merge(self) -> list[RegionReader]:

@@ -1,7 +1,7 @@
-"""What is resident of a table, extended to a new version of its base before queries read that.
+"""Extends the resident artefacts of a table to a new version of its base before queries read that.
 
-A merge leaves most fragments as they are: what it wrote is read, matched and looked up here, so
-that the first queries over the new version need not.
+A merge leaves most fragments as they are: the new ones are read and matched here, so that the first
+queries over the new version need not.
 """
 
 from __future__ import annotations

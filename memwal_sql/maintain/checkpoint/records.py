@@ -65,7 +65,7 @@ class Checkpoint:
         return not self.dropped and (self.expires is None or now < self.expires)
 
     def snapshot(self, specs: Sequence[RegionSpec] = ()) -> PinnedSnapshot:
-        """What it reads; regions have values where `specs` has their spec."""
+        """Its snapshot; regions have values where `specs` has their spec."""
         path = f"the checkpoint {self.name!r}"
         manifests = decode_regions(self.regions, specs, path, _REMEDY)
         regions = (

@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """What is compacted; see `groups_of`."""
+    """The extent of a compaction; see `groups_of`."""
 
     least: int | None = None
     share: float = 0.1
@@ -94,7 +94,7 @@ class Compactor:
         self._sleep = sleep
 
     def run(self, extent: Extent, newest: Any) -> int:
-        """Compact the fragments that are there by now; how many of them were written anew. `newest`
+        """Compact the current fragments; returns how many were rewritten. `newest`
         is a version that has just been the newest.
 
         Raises ContentionError where others keep changing them, and StoreUnavailableError; what was
@@ -160,8 +160,8 @@ class Compactor:
         return latest_dataset(self._context)
 
     def _end(self, done: int) -> None:
-        """See to it that the new fragments are in all indexes, some kinds of which lose those that
-        were written anew, and that the regions are recorded if they were before."""
+        """See to it that the new fragments are in all indexes, some kinds of which lose rewritten
+        fragments, and that the regions are recorded if they were before."""
         if not done:
             return
         build_indexes(self._context, report_nothing)
@@ -176,7 +176,7 @@ class Compactor:
 
     def _step(self, extent: Extent, is_left: Callable[[Fragment], bool]) -> tuple[Group, int, int]:
         """Compact the next group: this group, how many fragments are left in others, and how many
-        were written anew."""
+        were rewritten."""
         with maintenance(self._context, JOB):
             dataset = latest_dataset(self._context)
             groups = extent.groups(dataset, is_left)

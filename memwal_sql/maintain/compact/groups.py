@@ -1,4 +1,4 @@
-"""Which fragments of the base table are written anew together.
+"""Groups of fragments of the base table that are rewritten together.
 
 A merge adds a fragment and leaves deleted rows in others. As in any log-structured tree, fragments
 beside each other are joined as soon as some of them together have twice the size of the largest
@@ -24,8 +24,8 @@ class Fragment:
     Attributes:
         number: its id.
         rows: with deleted ones.
-        deleted: of these.
-        bytes: of its files, as far as that is known.
+        deleted: how many of these are deleted. bytes: the size of its files, as far as that is
+            known.
         indexed: the segments of indexes that cover it: those with others can't be joined to it.
     """
 
@@ -37,7 +37,7 @@ class Fragment:
 
     @property
     def size(self) -> float:
-        """What is left of it without deleted rows; 1 is large enough."""
+        """Its size without deleted rows; 1 is large enough."""
         live = max(1, self.rows - self.deleted)
         live_bytes = live / max(1, self.rows) * self.bytes
         return max(live / TARGET_ROWS, live_bytes / TARGET_BYTES)
@@ -63,7 +63,7 @@ def groups_of(
     Args:
         least: join so many that have twice the size of the largest one among them; None: join all
             that are not large enough.
-        share: write fragments anew that have lost such a share of their rows. Given `least`, that
+        share: rewrite fragments that have lost such a share of their rows. Given `least`, that
             waits until the table as a whole has, as what is written then is a multiple of what was
             deleted at most.
     """
@@ -87,7 +87,7 @@ def groups_of(
 
 
 def _doubled(pieces: list[_Piece], least: int) -> list[_Piece]:
-    """Join those that may be joined, the smallest ones first."""
+    """Join the pieces that may be joined, the smallest first."""
     limit = min((piece.size for piece in pieces), default=1.0)
     while limit < 1:
         limit *= 2
@@ -101,7 +101,7 @@ def _doubled(pieces: list[_Piece], least: int) -> list[_Piece]:
 
 
 def _joined(pieces: Sequence[_Piece], is_joined: Callable[[_Piece], bool]) -> list[_Piece]:
-    """Join those beside each other that are to be."""
+    """Join neighbouring pieces that `is_joined` selects."""
     joined_pieces: list[_Piece] = []
     for joined, run in groupby(pieces, key=is_joined):
         own = list(run)
@@ -110,7 +110,7 @@ def _joined(pieces: Sequence[_Piece], is_joined: Callable[[_Piece], bool]) -> li
 
 
 def _cut(pieces: Sequence[_Piece]) -> list[_Piece]:
-    """Join pieces to some that are large enough, and one of what is left."""
+    """Join pieces into large enough ones, and one of the rest."""
     whole_pieces: list[_Piece] = []
     members: list[Fragment] = []
     size = 0.0

@@ -1,1 +1,1 @@
-"""Garbage: what may be deleted, and its collection."""
+"""Garbage: the files that may be deleted, and their collection."""

@@ -90,7 +90,7 @@ REPORT = pa.schema(
 
 @dataclass(frozen=True)
 class GarbagePlan:
-    """What a collection would delete, and the region manifests that it was decided by."""
+    """The files that a collection would delete, and the region manifests that decided it."""
 
     garbage: tuple[Garbage, ...]
     manifests: Mapping[UUID, RegionManifest]
@@ -107,11 +107,9 @@ def collect_garbage(
     clock: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
 ) -> pa.Table:
-    """Delete what nobody needs; see `Table.collect_garbage`.
-
-    Returns what was deleted, or would be. `clock` gives seconds since 1970. On an object store it
-    waits for `ReadWindow.seconds` before it deletes what readers ask for side by side
-    (`read/look`).
+    """Delete unneeded files; see `Table.collect_garbage`. Returns the files that were deleted, or
+    would be. `clock` gives seconds since 1970. On an object store it waits for `ReadWindow.seconds`
+    before it deletes what readers ask for side by side (`read/look`).
     """
     if not isinstance(dry_run, bool):
         raise InvalidCallError(f"dry_run={dry_run!r} must be true or false")
@@ -121,7 +119,7 @@ def collect_garbage(
             raise InvalidCallError(f"{name}={age!r} must be a timedelta, and not negative")
     collector = _Collector(context, older_than.total_seconds(), clock(), report)
     versions = base_versions(context.store, context.scope)
-    # Before anything is cleaned up: an older version may be what the table is to be restored to.
+    # Checked before any clean-up: the table may have to be restored to an older version.
     watermarks = _checked_watermarks(context, versions[-1])
     doomed = collector.old_versions(versions, versions_older_than)
     if not dry_run:
@@ -187,7 +185,7 @@ class _Collector:
             self._base_is_durable = True
 
     def clean_up(self, doomed: tuple[Garbage, ...]) -> tuple[Garbage, ...]:
-        """Let Lance remove base versions; those that it did remove."""
+        """Let Lance remove base versions; returns those that it has removed."""
         if not doomed:
             return ()
         self.make_base_durable()
@@ -241,8 +239,8 @@ class _Collector:
         )
 
     def carry_out(self, plan: GarbagePlan) -> GarbagePlan:
-        """Delete it; what a checkpoint has come to hold meanwhile stays, and is left out. And
-        delete old records, of which nobody asks."""
+        """Delete the garbage, without files that a checkpoint has come to hold meanwhile; returns
+        what is deleted. Old records that nobody reads are deleted too."""
         kept = self._delete_files(plan) if plan.garbage else ()
         ask_remote(
             self._store.remote,

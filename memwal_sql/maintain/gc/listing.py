@@ -1,4 +1,4 @@
-"""What is in the folders that a collection goes through, each listed once."""
+"""The files of the folders that a collection reads, each listed once."""
 
 from __future__ import annotations
 

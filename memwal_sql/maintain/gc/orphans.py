@@ -1,6 +1,5 @@
-"""Garbage outside of what regions list: snapshots of no version, temporary files, staged rows.
-
-Nothing says of such files that nobody will come back to them but their age.
+"""Garbage that no region lists: snapshots of no version, temporary files, staged rows. Only their
+age shows that nobody will come back to such files.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from memwal_sql.storage import paths
 from memwal_sql.storage.base.versions import BaseVersion
 from memwal_sql.storage.objects.protocol import ObjectMeta
 
-# Whatever grace was asked for: what is under way looks the same.
+# The least age, whatever grace was asked for: files that are being written look the same.
 _TEMPORARY_SECONDS = 3600.0
 _STAGED_SECONDS = 7 * 24 * 3600.0
 
@@ -21,7 +20,7 @@ _STAGED_SECONDS = 7 * 24 * 3600.0
 def orphans(
     survey: Survey, versions: Sequence[BaseVersion], now: float, grace: float
 ) -> Iterator[Garbage]:
-    """All of it; `versions` are the base versions that are kept, times are in seconds."""
+    """All orphans; `versions` are the base versions that are kept, times are in seconds."""
     before = now - max(grace, _TEMPORARY_SECONDS)
     yield from _snapshots(survey.indexes, versions, before)
     for meta in survey.temporary:
@@ -48,7 +47,7 @@ def _snapshots(
 
 
 def _staged(staged: Iterable[ObjectMeta], before: float) -> Iterator[Garbage]:
-    """What jobs staged that neither published nor discarded it."""
+    """Staged files of jobs that neither published nor discarded them."""
     jobs: dict[str, list[ObjectMeta]] = {}
     for meta in staged:
         job = meta.path[len(paths.STAGING_FOLDER) + 1 :].partition("/")[0]

@@ -1,5 +1,5 @@
-"""What is garbage: pure decisions over a survey (specification 2, "Garbage Collector"; protocol
-rules 4, 8, 18 and 21).
+"""The rules of garbage: pure decisions over a survey (specification 2, "Garbage Collector";
+protocol rules 4, 8, 18 and 21).
 
 Nothing here depends on when it is carried out: what is garbage once is garbage for ever. Only the
 ages that are asked for are a matter of clocks, and they save readers under way a second try.
@@ -111,8 +111,8 @@ def _folder(state: RegionState, name: str, folder: Folder, kind: Kind, reason: s
 
 
 def _wal_entries(state: RegionState, holds: Holds, is_fence: IsFence) -> Iterator[Garbage]:
-    """Entries that are flushed. Fences stay: they are what stops writers that were fenced, however
-    long those sleep; the entries at two positions stay, as native code looks for them."""
+    """Flushed entries. Fences stay: they stop fenced writers, however long those sleep; the entries
+    at two positions stay, as native code looks for them."""
     manifest = state.manifest
     flushed = manifest.replay_after_wal_entry_position
     probed = (flushed, manifest.wal_entry_position_last_seen)

@@ -1,8 +1,8 @@
 """The merger: flushed generations move into the base table (specification 2, "MemTable Merger").
 
 Per region in ascending order, by Lance's merge-insert with the progress in the same commit; those
-of all regions that fit into one commit are merged together.
-Any number of mergers may run: who comes too late is refused by Lance and looks again.
+of all regions that fit into one commit are merged together. Any number of mergers may run: Lance
+refuses the one that comes too late, which then reads the progress again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LEAST_PASS_BYTES = 1024 * 1024
 
 @dataclass(frozen=True)
 class _Share:
-    """What is merged of one region: generations by number, and the rows of each."""
+    """One region's share of a commit: generations by number, and the rows of each."""
 
     region: RegionReader
     generations: range
@@ -59,8 +59,8 @@ class _Pass:
 
 @dataclass(frozen=True)
 class _Next:
-    """What is merged together over the base version whose progress says so: nothing where all is
-    merged. `is_last` says that nothing will be left afterwards."""
+    """The generations of the next commit, over the base version whose progress they follow; none if
+    all are merged. `is_last` says that nothing will be left afterwards."""
 
     base: BaseTable
     shares: Sequence[_Share] = ()
@@ -160,7 +160,7 @@ class Merger:
         _log.info("recorded %d regions of %s in version %d", regions, uri, version)
 
     def _next(self, last: Mapping[RegionReader, int]) -> _Next:
-        """What is to be merged next, over the base version that says so."""
+        """The generations to merge next, over the base version with that progress."""
         before = None
         while True:
             base = load_base(self._context, latest_dataset(self._context))
@@ -182,12 +182,12 @@ class Merger:
                 return _Next(base, shares, passes, is_last)
 
     def _together(self, base: BaseTable, behind: Mapping[RegionReader, range]) -> list[_Share]:
-        """Generations that fit into one commit, of each region the next ones: Lance reads the base
+        """The next generations of each region that fit into one commit: Lance reads the base
         table's keys, and makes a version, once for all of them.
 
         Tombstones take a pass of their own, which is the same for all regions: where the first
-        region's generation has some, one generation of each is merged, else those without. What is
-        wrong with another one than the first is found when it is.
+            region's generation has some, one generation of each is merged, else those without. A
+            fault of a later generation is reported when that is the first.
         """
         chosen = self._fitting(behind)
         store = self._context.store

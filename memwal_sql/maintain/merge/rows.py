@@ -129,8 +129,8 @@ def open_rows(
 
 
 def newest_of(generations: Sequence[GenerationRows]) -> list[GenerationRows]:
-    """What is left of generations without tombstones, the oldest first, when of each key only the
-    row of the newest one counts."""
+    """The rows that remain of generations without tombstones, the oldest first, if only the newest
+    row of each key counts."""
     keys = KeyCodes(concat([key_column(generation.keys.columns) for generation in generations]))
     kept = np.concatenate([generation._kept for generation in generations])  # noqa: SLF001
     kept[superseded(keys.codes, ~kept, code_set(keys))] = False
@@ -142,8 +142,8 @@ def newest_of(generations: Sequence[GenerationRows]) -> list[GenerationRows]:
 
 
 def _newest(keys: pa.Table) -> Mask:
-    """Which rows are the last of their key. Ours all are, and native code masks those that are not;
-    who flushes as the specification says repeats a key."""
+    """Flags of the rows that are the last of their key. In our generations all are, and native code
+    masks the others; a flush as the specification describes it repeats keys."""
     newest = np.ones(keys.num_rows, np.bool_)
     if first_duplicate(keys) is not None:
         last = {key: row for row, key in enumerate(KeyBatch(keys).values)}

@@ -1,6 +1,6 @@
-"""The change feed: what was written to a region after a given place, in the order of writing.
+"""The change feed: the writes to a region after a given place, in their order.
 
-It reads the WAL, so it holds what is durable and nothing else. Fences are passed over. Entries
+It reads the WAL, so it has all durable rows and no others. Fences are passed over. Entries
 that were collected are a gap, and a gap is an error. Generations that were published past the WAL
 (protocol rule 24) show as generations that no entry belongs to: generations never decrease along
 the WAL and every one up to the manifest's is in storage (rule 6), so between an entry of generation
@@ -116,11 +116,11 @@ class RegionChanges:
     def batches(
         self, after: ChangeOffset, until: ChangeOffset | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """What was written after `after`, up to `until` (default: all that is there now).
+        """The writes after `after`, up to `until` (default: the current end).
 
-        A batch is an entry, or a part of a published generation; its place is where to go on after
-        it without missing anything. Raises ChangesCollectedError when something in between was
-        collected, and CorruptFileError for a damaged WAL.
+        A batch is an entry, or a part of a published generation; a reader that continues at its
+        place misses nothing. Raises ChangesCollectedError when something in between was collected,
+        and CorruptFileError for a damaged WAL.
         """
         position = after.position
         generation = self._generation_at(after)
@@ -147,7 +147,7 @@ class RegionChanges:
                 yield from self._published(manifest, published, position - 1)
             generation = own
             yield self._changes(batch, position, generation)
-        # What is flushed, seen or recorded was complete; a torn tail above it is not there.
+        # Flushed, seen or recorded entries were complete; a torn tail above them does not count.
         complete = max(flushed, manifest.wal_entry_position_last_seen)
         complete = complete if until is None else max(complete, until.position)
         for torn, error in order.torn.items():
