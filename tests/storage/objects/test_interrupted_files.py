@@ -33,7 +33,7 @@ from memwal_sql.storage.objects.commit_log import Commit, CommitState, SqliteCom
 from memwal_sql.storage.objects.local import LocalStore
 from tests.model.interrupts import Interrupt, interrupted
 
-STRIDE = 1 if int(os.environ.get("MEMWAL_SOAK", "1")) > 1 else 5
+STRIDE = 1 if int(os.environ.get("MEMWAL_SOAK", "1")) > 1 else 15
 _OF_FILES: tuple[ModuleType, ...] = (contextlib, descriptors, local, local_folders, whole_file)
 
 
