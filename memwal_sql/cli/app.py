@@ -1,4 +1,4 @@
-"""The application: all commands, and what errors become."""
+"""The application: all commands, and the handling of errors."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _NICENESS = 10
 
 
 class _Commands(TyperGroup):
-    """Runs a command and turns what it raises into a message and an exit code."""
+    """Runs a command and turns its error into a message and an exit code."""
 
     def main(self, *arguments: Any, **options: Any) -> Any:
         try:
             return super().main(*arguments, **options)
         except SystemExit as end:
-            # What prints help and tables ends by itself with 1 where nobody reads them.
+            # The printers of help and tables exit with 1 by themselves where nobody reads them.
             if isinstance(end.__context__, BrokenPipeError):
                 drop_output()
                 raise SystemExit(ExitCode.PIPE_CLOSED) from None
@@ -187,7 +187,7 @@ _BACKGROUND = ("flush", "merge", "index", "compact", "gc", "run")
 
 
 def main() -> None:
-    """What the command `memwal` starts."""
+    """The entry point of the command `memwal`."""
     if sys.argv[1:2] and sys.argv[1] in _BACKGROUND:
         give_way()
     app()

@@ -1,4 +1,4 @@
-"""What the exit code of `memwal` means: by what the caller does next, as the errors' kinds."""
+"""The exit codes of `memwal`: each says what the caller does next, as the kinds of errors do."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ class ExitCode(IntEnum):
     """Each is in the table of docs/command-line.md."""
 
     DONE = 0
-    FINDINGS = 1  # `check` found what is wrong with the table
+    FINDINGS = 1  # `check` found something wrong with the table
     CALL = 2  # the call can't be done as it was made
     RETRY = 3  # the same call may work when it is made again
-    REOPEN = 4  # what went on can't go on; begin anew
+    REOPEN = 4  # the writer, feed or handle is finished: open a new one
     REPAIR = 5  # stored data is damaged, missing or replaced
     BUG = 70  # something unforeseen, with a traceback
     INTERRUPTED = 130

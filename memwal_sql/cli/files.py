@@ -1,7 +1,6 @@
-"""Files that rows come from: Parquet, Arrow, CSV and JSON, as batches of a table's types.
-
-What `memwal sql --to` wrote is read back as the same rows: CSV tells null (nothing) from an empty
-text (`""`), binary values are hex digits in CSV and JSON, times ISO 8601.
+"""Input files: Parquet, Arrow, CSV and JSON, as batches of a table's types. Files of `memwal sql
+--to` are read back as the same rows: CSV tells null (nothing) from an empty text (`""`), binary
+values are hex digits in CSV and JSON, times ISO 8601.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from memwal_sql.write.ingest.missing import missing_columns
 FileRows = tuple[pa.Schema, Iterator[pa.RecordBatch]]
 
 STDIN = "-"
-# How the command line has what rows lack set to null.
+# The option by which rows may lack columns, which become null.
 FILL = "--missing null"
 
 
@@ -68,8 +67,8 @@ def batches_of(
 ) -> Iterator[FileRows]:
     """The columns and rows of the file `name`, `-` for standard input.
 
-    Columns that are in `schema` have its types; without a schema the file says, and those of CSV
-    and JSON are guessed from the first rows. `fill` lets rows of JSON lack what others have.
+    Columns that are in `schema` have its types; without a schema they have the file's, and types of
+    CSV and JSON are guessed from the first rows. `fill` lets rows of JSON lack what others have.
     Raises InvalidCallError.
     """
     kind = kind or _SUFFIXES.get(Path(name).suffix.lower())

@@ -29,7 +29,7 @@ from planner.regions.text import spec_of
 
 
 class Missing(StrEnum):
-    """What becomes of columns of the table that a file lacks."""
+    """Columns of the table that a file lacks: refused, or null."""
 
     ERROR = ERROR
     NULL = NULL
@@ -109,7 +109,7 @@ def load(
                 remark(f"stopped in {file}: {written} written before, which loading again repeats")
             if type(error) is not InvalidCallError:
                 raise
-            # Of a writer, in the words of the command line.
+            # A writer's remedies, in the words of the command line.
             message = str(error).replace(FILL_OPTION, FILL)
             raise InvalidCallError(f"{file}: {message}") from None
     show_result({"rows": rows}, f"{count_text(rows, 'row')} loaded", output)

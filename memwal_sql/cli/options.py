@@ -13,10 +13,10 @@ from memwal_sql.create import open_table
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.table import Table
 
-# Where a command's context keeps what the JSON document of an error has besides.
+# The key under which a command's context keeps further fields for the JSON document of an error.
 ERROR_DETAILS = "memwal_sql.error_details"
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-# What has other characters may be a secret that was given without its key.
+# A text with other characters may be a secret that was given without its key.
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 _DURATION = re.compile(r"(\d+)([smhdw])")
 

@@ -1,7 +1,7 @@
 """Results on standard output: tables for people, JSON for machines.
 
-What is not a result (progress, errors, remarks) goes to standard error. Values, names and messages
-come from feeds: what a terminal would obey in them is shown instead.
+Progress, errors and remarks go to standard error. Values, names and messages come from feeds:
+characters that a terminal would obey are shown as escapes.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _ENDLESS = 100_000
 
 
 def stdout() -> Console:
-    """Where results go."""
+    """The console for results."""
     width = None if sys.stdout.isatty() else _ENDLESS
     return Console(width=width, highlight=False)
 
 
 def stderr() -> Console:
-    """Where everything else goes."""
+    """The console for everything else."""
     return Console(stderr=True, highlight=False)
 
 
@@ -72,7 +72,7 @@ def json_line(value: object) -> str:
 
 
 def show_result(value: object, text: str, output: Output) -> None:
-    """Write what a command did: `value` for machines, `text` for people."""
+    """Write a command's result: `value` for machines, `text` for people."""
     if output is Output.JSON:
         show_json(value)
     else:

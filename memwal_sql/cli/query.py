@@ -160,7 +160,7 @@ def explain(
 
 
 def _text(query: str | None, file: Path | None) -> str:
-    """The statement, from wherever it was given."""
+    """The statement, from the argument, a file or standard input."""
     if (query is None) == (file is None):
         raise InvalidCallError("give one statement: as QUERY, by --file, or `-` and standard input")
     try:
@@ -172,7 +172,8 @@ def _text(query: str | None, file: Path | None) -> str:
 
 
 def _pairs(option: str, texts: list[str] | None) -> Iterator[tuple[str, str]]:
-    """`NAME=VALUE` texts. Raises InvalidCallError for what is none, and a name given twice."""
+    """`NAME=VALUE` texts. Raises InvalidCallError for other texts, and for a name that is given
+    twice."""
     seen = set()
     for text in texts or ():
         name, separator, value = text.partition("=")

@@ -101,8 +101,8 @@ class _Taken:
 
 @contextmanager
 def _sink(file: Path | None, output: RowFormat) -> Iterator[BinaryIO]:
-    """Where rows go. Whatever it was opened by, a terminal gets no Parquet, and text that it shows
-    and does not obey."""
+    """The destination of rows. A terminal gets no Parquet, and text that it shows and does not
+    obey, whatever it was opened by."""
     with standard_output() if file is None else replaced_file(file) as sink:
         if sink.isatty() and output is RowFormat.PARQUET:
             raise InvalidCallError("Parquet is not text: name a file by --to")
@@ -110,7 +110,7 @@ def _sink(file: Path | None, output: RowFormat) -> Iterator[BinaryIO]:
 
 
 class _Terminal(io.RawIOBase):
-    """Text for a terminal, in which what it would obey is shown instead."""
+    """Text for a terminal, in which characters that it would obey are shown as escapes."""
 
     def __init__(self, below: BinaryIO) -> None:
         self._below = below

@@ -59,12 +59,12 @@ def _written(
         sink.flush()
         sync(sink.fileno())
     finally:
-        with suppress(OSError):  # what is not written by then was told, or is half of something
+        with suppress(OSError):  # unwritten bytes were reported already, or are incomplete
             sink.close()
 
 
 def _mode(file: Path) -> int:
-    """What `file` is, by its mode; a file that is new, or a link to nothing, is regular."""
+    """The kind of `file`, by its mode; a new file, or a link to nothing, counts as regular."""
     try:
         return file.stat().st_mode
     except FileNotFoundError:

@@ -168,7 +168,7 @@ class Compactor:
         base = load_base(self._context, latest_dataset(self._context))
         if base.details.snapshot_ts_millis and recorded_regions(self._context, base) is None:
             record_regions(self._context, base, self._regions_now(base))
-        _log.info("compacted %s: %d fragments were written anew", self._context.uri, done)
+        _log.info("compacted %s: %d fragments were rewritten", self._context.uri, done)
 
     def _over_conflicts(self, step: Callable[[], T]) -> T:
         name, on = f"a compaction of {self._context.uri}", (ConflictError, MaintenanceLostError)
