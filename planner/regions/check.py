@@ -123,23 +123,9 @@ def _bound_expression(field: RegionField, sql: str, kinds: Sequence[pa.DataType]
     values = evaluate_expression(sql, samples, declared)
     if pa.types.is_floating(values.type) or pa.types.is_nested(values.type):
         raise _wrong(field, f"gives {values.type}; cast it to an integer or a string")
-    _check_repeatable(field, sql, samples, values)
     _check_promotion(field, sql, kinds, samples, values)
     parameters = {**field.parameters, SOURCE_TYPES: ";".join(map(type_name, kinds))}
     return replace(field, result_type=type_name(values.type), parameters=parameters)
-
-
-def _check_repeatable(
-    field: RegionField, sql: str, samples: Sequence[pa.Array], values: pa.Array
-) -> None:
-    """The same rows give the same values, alone and with other rows around them."""
-    for row in range(len(values)):
-        alone = evaluate_expression(sql, [s[row : row + 1] for s in samples], values.type)
-        if alone[0].as_py() != values[row].as_py():
-            inputs = [s[row].as_py() for s in samples]
-            raise _wrong(
-                field, f"is not deterministic: {inputs} gives {values[row]} and {alone[0]}"
-            )
 
 
 def _check_promotion(

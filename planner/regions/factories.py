@@ -83,7 +83,8 @@ def expression(
 ) -> RegionField:
     """A DataFusion SQL expression over `columns`, named `col0`, `col1`, ... in `sql`.
 
-    It must be deterministic and use nothing but these columns; `validate` tries that out.
+    It must be deterministic and use nothing but these columns: functions that are not known to be
+    so are refused.
     `result_type` is a type name as in `"int32"`, `"int64"`, `"utf8"`; empty takes what comes out.
     """
     if not columns:
