@@ -1,7 +1,7 @@
 """The native library: mounts Python plans in DataFusion. Built from native/."""
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import datafusion
 import numpy as np
@@ -159,7 +159,7 @@ class TokenMap:
 
 class SqlParser:
     """DataFusion's parser in its default dialect, with names as a session takes them, or else as it
-    does by default.
+    does by default. All places are those of characters in the text.
 
     Raises ValueError for a session in another dialect."""
 
@@ -170,33 +170,396 @@ class SqlParser:
 
     @staticmethod
     def tokens(sql: str) -> list[tuple[str, str, int, int]]:
-        """The tokens of a text as `(kind, value, start, end)`, without blanks and comments; the
-        places are those of characters. Kinds are "word" (keyword or name), "quoted" (name in
-        quotes), "string", "number", "placeholder" and "symbol".
+        """The tokens of a text as `(kind, value, start, end)`, without blanks and comments. Kinds
+        are "word" (keyword or name), "quoted" (name in quotes), "string", "number", "placeholder"
+        and "symbol".
 
         Raises ValueError, with the place, for a quote or comment that does not end, and for a text
         that nests too deep: the tree of it could overrun a stack. The methods below do so, too."""
 
-    def statements(self, sql: str) -> SqlText | None:
-        """Statements. None for a text that DataFusion can't parse, or not in its default depth."""
+    def statement(self, sql: str) -> SqlStatement:
+        """A statement of this package or of DataFusion.
 
-    def expression(self, sql: str) -> SqlText | None:
-        """One expression. None for a text that DataFusion can't parse, or not in that depth."""
+        Raises ValueError, with the place, for a text that can't be read, and for none or several
+        statements; RecursionError for a text that nests deeper than 50 levels."""
+
+    def query(self, sql: str, searches: list[str]) -> SqlQuery:
+        """A text that DataFusion reads; `searches` are the names of functions that search. Raises
+        as `statement` does."""
+
+    def distances(self, sql: str) -> list[Distance]:
+        """The distance operators of a text, in its order."""
+
+    @staticmethod
+    def expression(sql: str) -> SqlText | None:
+        """One expression. None for a text that DataFusion can't parse, or not in its default
+        depth."""
 
 class SqlText:
-    """Statements or an expression, parsed."""
-
-    def tables(self) -> list[tuple[int, int, list[str], bool]]:
-        """Where the names of tables stand, their parts as the session looks them up, and whether an
-        alias may follow; without those that stand for a query of a WITH."""
-
-    def misread_memberships(self) -> list[str]:
-        """The conditions with `[NOT] IN (SELECT ...)` in which DataFusion forgets the NULLs of the
-        subquery."""
+    """An expression, parsed."""
 
     def calls_functions(self) -> bool:
         """Whether it calls functions, so that it may mean something else each time it is asked, as
         `now()` does."""
+
+_Tree: TypeAlias = (
+    AlterTable
+    | Call
+    | CreateIndex
+    | CreateTable
+    | Delete
+    | DropIndex
+    | Insert
+    | Merge
+    | Named
+    | Truncate
+    | Update
+    | Variable
+)
+
+class SqlStatement:
+    """A statement.
+
+    Attributes:
+        word: its first keyword in upper case, after a WITH that stands before a change of rows.
+        part: the text, without a semicolon.
+        ctes: the WITH clause of a statement that changes rows.
+        cte_names: the names of the queries in that.
+        tree: what it consists of, which `repr` shows; None for queries and all other statements of
+            DataFusion.
+        explained: where the statement begins that EXPLAIN is about.
+        analyzes: whether EXPLAIN has ANALYZE.
+        pasts: its clauses AS OF.
+        parameters: their names, without the `$`.
+    """
+
+    word: str
+    part: Part
+    ctes: Part | None
+    cte_names: list[str]
+    tree: _Tree | None
+    explained: int
+    analyzes: bool
+    pasts: list[Past]
+    parameters: set[str]
+
+class SqlQuery:
+    """The queries of a text.
+
+    Attributes:
+        tables: where the names of tables stand, their parts as the session looks them up, and
+            whether an alias may follow; without those that stand for a query of a WITH.
+        pasts: its clauses AS OF.
+        searches: the calls of functions that search.
+        misread: the conditions with `[NOT] IN (SELECT ...)` in which DataFusion forgets the NULLs
+            of the subquery.
+    """
+
+    tables: list[tuple[int, int, list[str], bool]]
+    pasts: list[Past]
+    searches: list[Search]
+    misread: list[str]
+
+class Part:
+    """Characters of the text."""
+
+    text: str
+    start: int
+    end: int
+
+class Reference:
+    """The name of a table or a column; `parts` are as a session looks them up."""
+
+    parts: list[str]
+    text: str
+    start: int
+    end: int
+
+class Expression:
+    """An expression."""
+
+    @property
+    def text(self) -> str:
+        """As it is written."""
+
+    @property
+    def start(self) -> int:
+        """Its place."""
+
+    @property
+    def column(self) -> list[str] | None:
+        """The column, with its table, if it is one alone."""
+
+    @property
+    def columns(self) -> list[Reference]:
+        """The columns in it, those of its subqueries too."""
+
+    @property
+    def has_query(self) -> bool:
+        """Whether it has a subquery."""
+
+    @property
+    def unnests(self) -> bool:
+        """Whether it makes several rows of one, by `unnest` outside of its subqueries."""
+
+class Past:
+    """A clause `[FOR] VERSION | TIMESTAMP AS OF value`.
+
+    Attributes:
+        kind: "version" or "timestamp".
+        value: an expression.
+        after: the place after the token before it.
+    """
+
+    kind: str
+    value: str
+    start: int
+    end: int
+    after: int
+
+class Search:
+    """A call of a function that searches, from its first argument to the last one."""
+
+    name: str
+    start: int
+    end: int
+    arguments: list[Argument]
+
+class Argument:
+    """An argument.
+
+    Attributes:
+        string: what it is, if it is a text alone.
+        parameters: those in it, by name, with their places in its text.
+    """
+
+    name: str | None
+    text: str
+    start: int
+    string: str | None
+    parameters: list[tuple[str, int, int]]
+
+class Distance:
+    """`left <-> right`, or another of the operators; an operand is None if there is none."""
+
+    operator: str
+    start: int
+    left: Operand | None
+    right: Operand | None
+
+class Operand:
+    """An operand.
+
+    Attributes:
+        kind: "text", "parameter", "list", "column" or "other".
+        value: the text, or the name of the parameter or column.
+    """
+
+    part: Part
+    kind: str
+    value: str
+
+class Item:
+    """An item of RETURNING.
+
+    Attributes:
+        star: the table of `t.*`, and nothing for `*`; None for expressions.
+    """
+
+    text: str
+    start: int
+    star: list[str] | None
+    expression: Expression | None
+
+class Assignment:
+    """`column = value`."""
+
+    column: Reference
+    value: Expression
+
+class Delete:
+    """DELETE."""
+
+    target: Reference
+    alias: str | None
+    others: Part | None
+    condition: Expression | None
+    returning: list[Item] | None
+
+class Truncate:
+    """TRUNCATE."""
+
+    target: Reference
+
+class Update:
+    """UPDATE."""
+
+    target: Reference
+    alias: str | None
+    sets: list[Assignment]
+    others: Part | None
+    condition: Expression | None
+    returning: list[Item] | None
+
+class Insert:
+    """INSERT and REPLACE.
+
+    Attributes:
+        mode: "INSERT", "OVERWRITE" or "REPLACE".
+        rows: the cells of VALUES alone: the text of each, and the kind of literal it is, "query" or
+            "other".
+    """
+
+    mode: str
+    target: Reference
+    alias: str | None
+    columns: list[Reference] | None
+    by_name: bool
+    query: Part
+    rows: list[list[tuple[str, str]]] | None
+    conflict: Conflict | None
+    returning: list[Item] | None
+
+class Conflict:
+    """ON CONFLICT; `sets` is None for DO NOTHING."""
+
+    start: int
+    key: list[Reference] | None
+    sets: list[Assignment] | None
+    condition: Expression | None
+
+class Merge:
+    """MERGE.
+
+    Attributes:
+        source_name: what the columns of the source go by.
+        equalities: the sides of each `a = b` among the conjuncts of `on`.
+        conjuncts: how many these are.
+    """
+
+    target: Reference
+    alias: str | None
+    source: Part
+    source_name: str | None
+    on: Expression
+    equalities: list[tuple[Expression, Expression]]
+    conjuncts: int
+    whens: list[When]
+    returning: list[Item] | None
+
+class When:
+    """A clause of MERGE.
+
+    Attributes:
+        of: "matched", "new" or "alone".
+        action: "INSERT", "UPDATE", "DELETE", or empty for DO NOTHING.
+        star: the place of `*`.
+    """
+
+    start: int
+    of: str
+    condition: Expression | None
+    action: str
+    star: int | None
+    sets: list[Assignment]
+    columns: list[Reference] | None
+    values: list[Expression]
+
+class Call:
+    """CALL; arguments without a name have an empty one."""
+
+    name: Reference
+    arguments: list[tuple[str, Expression]]
+
+class Column:
+    """What is written in the place of columns: a column, or `PRIMARY KEY (columns)`, which has no
+    name.
+
+    Attributes:
+        kind: the type and NOT NULL.
+        key: the primary key that it says; empty for none.
+    """
+
+    start: int
+    name: str | None
+    kind: str
+    key: list[str]
+
+class CreateTable:
+    """CREATE TABLE. A text is given with whether it is the name of a parameter.
+
+    Attributes:
+        is_ours: whether it says `USING memwal`, `STORED AS MEMWAL` or, unless it is external,
+            LOCATION.
+        key_start: where PRIMARY KEY stands among the columns.
+        regions: region fields.
+        options: name, text and place of each.
+        error: what no table of this package has, and its place.
+    """
+
+    replaces: bool
+    is_external: bool
+    lenient: bool
+    name: Reference
+    columns: list[Column]
+    columns_start: int
+    is_ours: bool
+    key_start: int | None
+    regions: str | None
+    location: tuple[str, bool] | None
+    options: list[tuple[str, tuple[str, bool], int]]
+    query: Part | None
+    error: tuple[str, int] | None
+
+class Named:
+    """CREATE or DROP of a SCHEMA, VIEW or TABLE, as far as the name; `rest` is the place of what
+    follows, if something does."""
+
+    kind: str
+    lenient: bool
+    name: Reference
+    rest: int | None
+
+class CreateIndex:
+    """CREATE INDEX."""
+
+    replaces: bool
+    lenient: bool
+    name: str | None
+    table: Reference
+    kind: str | None
+    columns: list[Reference]
+    options: list[tuple[str, Expression]]
+
+class DropIndex:
+    """DROP INDEX."""
+
+    lenient: bool
+    name: str
+    table: Reference
+
+class AlterTable:
+    """ALTER TABLE."""
+
+    lenient: bool
+    table: Reference
+    changes: list[Alteration]
+
+class Alteration:
+    """A change of a table: "ADD", "DROP", "RENAME", "DROP NOT NULL" or "SET NOT NULL"."""
+
+    start: int
+    action: str
+    lenient: bool
+    columns: list[Column]
+    column: Reference | None
+    new_name: str | None
+
+class Variable:
+    """SET, SHOW or RESET of a variable."""
+
+    name: Reference
+    value: str | None
 
 def flag_live(addresses: _Uint64s, stale: _Uint64s, flags: _Bytes) -> int:
     """Write a flag for every address, 0 for those in `stale`, which is sorted, else 1; count the

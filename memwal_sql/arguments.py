@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from numbers import Integral
 from typing import Any
 
-from memwal_native import SqlParser, SqlText
+from memwal_native.syntax import SqlParser, SqlText
 from memwal_sql.errors import InvalidCallError
 
 # Characters of a value in an error.
@@ -78,7 +78,7 @@ def parsed_expression(text: str) -> SqlText | None:
     Raises InvalidCallError for a text that nests too deep to be planned, or makes too long values.
     """
     try:
-        parsed = SqlParser().expression(text)
+        parsed = SqlParser.expression(text)
     except ValueError as error:
         raise InvalidCallError(f"{text!r}: {error}") from error
     if parsed is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,9 +29,9 @@ from memwal_sql.cli.results import RowFormat, format_for, write_rows
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.session.register import register
 from memwal_sql.session.table_functions import table_name
-from memwal_sql.statements.queries.places import Edit, errors_of_calls
+from memwal_sql.statements.queries.parsed import parameters_of, statement_texts
+from memwal_sql.statements.queries.places import errors_of_calls
 from memwal_sql.statements.queries.planning import refuse_unused
-from memwal_sql.statements.queries.tokens import statement_of, statements_of
 from memwal_sql.statements.run import run
 from memwal_sql.table import Table
 
@@ -143,14 +143,11 @@ def explain(
 ) -> None:
     """Show the plan of a SQL statement."""
     values = {name: _value(value) for name, value in _pairs("--param", parameters)}
-    explains = Edit(0, 0, f"EXPLAIN {'ANALYZE ' if analyze else ''}")
-    text = _text(query, file)
-    with errors_of_calls():
-        statement = statement_of(text).edited([explains])
-    _refuse_unused(values.keys() - statement.parameters)
+    text = f"EXPLAIN {'ANALYZE ' if analyze else ''}{_text(query, file)}"
+    _check_parameters([text], values)
     with opened(uri, options, version=version, timestamp=timestamp, checkpoint=checkpoint) as table:
         context = _session({_NAME: table}, consistency)
-        rows = _batches(context, run(context, statement, values))
+        rows = _batches(context, run(context, text, values))
         plans = [row for batch in rows for row in batch.to_pylist()]
     if output is Output.JSON:
         show_json(plans)
@@ -183,8 +180,11 @@ def _pairs(option: str, texts: list[str] | None) -> Iterator[tuple[str, str]]:
         yield name, value
 
 
-def _refuse_unused(names: Collection[str]) -> None:
-    refuse_unused(names, "$name; within double quotes a shell replaces it, so use single quotes")
+def _check_parameters(texts: Sequence[str], parameters: Mapping[str, Any]) -> None:
+    """Raise InvalidCallError for parameters that none of the texts has."""
+    with errors_of_calls():
+        unused = parameters.keys() - {name for text in texts for name in parameters_of(text)}
+    refuse_unused(unused, "$name; within double quotes a shell replaces it, so use single quotes")
 
 
 def _value(text: str) -> Any:
@@ -208,10 +208,8 @@ def _run(
     """The columns of the last statement's result, and its batches as they come."""
     frame: datafusion.DataFrame | None = None
     with errors_of_calls():
-        statements = statements_of(text)
-    _refuse_unused(
-        parameters.keys() - {name for statement in statements for name in statement.parameters}
-    )
+        statements = statement_texts(text)
+    _check_parameters(statements, parameters)
     for statement in statements:
         if frame is not None:
             for _ in _batches(context, frame):

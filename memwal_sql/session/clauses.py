@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from memwal_native import SqlText
 from memwal_sql.errors import InvalidCallError, UnsupportedError
 
 
-def check_memberships(query: SqlText) -> None:
+def check_memberships(misread: Sequence[str]) -> None:
     """Raise UnsupportedError for a membership that DataFusion 55 computes otherwise than SQL says.
     Those of a statement that changes rows would choose too many."""
-    if misread := query.misread_memberships():
+    if misread:
         raise UnsupportedError(
             f"DataFusion would forget NULLs of the subquery in {misread[0]!r}: write "
             "x <> ALL (SELECT ...), or NOT EXISTS"

@@ -18,7 +18,8 @@ from exec_nodes.base.columns import RowAddresses
 from exec_nodes.postings.analyzer import Analyzer
 from exec_nodes.sources.source import Source
 from exec_nodes.text.scoring.open import SOURCE_TEXTS
-from memwal_native import SqlParser, remember
+from memwal_native import remember
+from memwal_native.syntax import SqlParser
 from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.session.errors import original_error
 from planner.model import Snapshot

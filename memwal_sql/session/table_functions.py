@@ -21,7 +21,8 @@ from weakref import WeakValueDictionary
 import pyarrow as pa
 from datafusion import SessionContext, udtf
 
-from memwal_native import MountedTable, SessionRule, SqlParser, remember
+from memwal_native import MountedTable, SessionRule, remember
+from memwal_native.syntax import SqlParser
 from memwal_sql.arguments import unquoted
 from memwal_sql.errors import InvalidCallError, MemWalError
 from memwal_sql.search.request import (

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from exec_nodes.base.brief import shortened
-from memwal_native import SqlParser
+from memwal_native.syntax import SqlParser
 from memwal_sql.errors import InvalidCallError, MemWalError
 from memwal_sql.session.clauses import check_names_differ
 from memwal_sql.session.errors import memwal_errors

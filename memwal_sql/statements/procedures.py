@@ -12,10 +12,11 @@ from typing import Any
 import datafusion
 import pyarrow as pa
 
+from memwal_native.syntax import Call
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.session.table_functions import search_functions, table_name
-from memwal_sql.statements.queries.planning import answer, moment_of, values
-from memwal_sql.statements.queries.tokens import Statement
+from memwal_sql.statements.queries.parsed import Statement
+from memwal_sql.statements.queries.planning import answer, time_of, values
 
 _SCHEMA = "memwal"
 # The methods of a table that can be called; the column of what they return unless that is a table.
@@ -38,70 +39,62 @@ _NANOSECONDS = 1000
 
 
 def called(
-    ctx: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
+    ctx: datafusion.SessionContext, statement: Statement, call: Call, parameters: Mapping[str, Any]
 ) -> datafusion.DataFrame | None:
     """Run `CALL memwal.procedure('table', argument, name => argument, ...)`; the frame has what the
     method of `Table` of that name returns. None for a procedure of somebody else.
 
     Raises InvalidCallError, with the place, for an unknown procedure, table or argument.
     """
-    parts, place = statement.table(1)
+    parts, at = call.name.parts, call.name.start
     if parts[0] != _SCHEMA:
         if parts[-1] in _PROCEDURES:
-            raise statement.error(f"this is CALL {_SCHEMA}.{parts[-1]}('table', ...)", 1)
+            raise statement.error(f"this is CALL {_SCHEMA}.{parts[-1]}('table', ...)", at)
         return None
     name = ".".join(parts[1:])
     if name not in _PROCEDURES:
-        raise statement.error(f"no such procedure; there are {sorted(_PROCEDURES)}", place - 1)
-    if statement.symbol(place) != "(" or statement.closing(place) != len(statement):
-        raise statement.error("arguments in parentheses must follow the procedure", place)
-    given, named = _arguments(ctx, statement, place, parameters)
+        raise statement.error(f"no such procedure; there are {sorted(_PROCEDURES)}", at)
+    given, named = _arguments(ctx, statement, call, parameters)
     if not given or not isinstance(given[0], str):
-        raise statement.error("the first argument must be a table's name in quotes", place + 1)
+        raise statement.error("the first argument must be a table's name in quotes", at)
     found = search_functions(ctx).table(table_name(given[0]), ctx)
     if found is None:
-        raise statement.error("the session has no MemWAL table of this name", place + 1)
+        message = "the session has no MemWAL table of this name"
+        raise statement.error(message, call.arguments[0][1].start)
     method = getattr(found[0], name)
-    known = [
-        one for one in inspect.signature(method).parameters.values() if one.name not in _LEFT_OUT
-    ]
+    taken = [p for p in inspect.signature(method).parameters.values() if p.name not in _LEFT_OUT]
     try:
-        bound = inspect.Signature(known).bind(*given[1:], **named)
+        bound = inspect.Signature(taken).bind(*given[1:], **named)
     except TypeError as error:
-        takes = ", ".join(["table", *(one.name for one in known)])
-        raise statement.error(f"{name} takes ({takes}): {error}", place - 1) from None
+        takes = ", ".join(["table", *(parameter.name for parameter in taken)])
+        raise statement.error(f"{name} takes ({takes}): {error}", at) from None
     return answer(ctx, _table(method(**bound.arguments), _PROCEDURES[name]))
 
 
 def _arguments(
-    ctx: datafusion.SessionContext,
-    statement: Statement,
-    place: int,
-    parameters: Mapping[str, Any],
+    ctx: datafusion.SessionContext, statement: Statement, call: Call, parameters: Mapping[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
-    names: list[str] = []
-    texts: list[str] = []
-    for first, last in statement.split(place + 1, len(statement) - 1):
-        is_named = statement.symbol(first + 1) == "=>"
-        if names and names[-1] and not is_named:
-            raise statement.error("an argument without a name follows one with a name", first)
-        name = statement.tokens[first].name if is_named else ""
-        if name and name in names:
-            raise statement.error("this argument is given twice", first)
-        start = first + 2 if is_named else first
-        if start == last:
-            raise statement.error("the value of this argument is missing", first)
-        names.append(name)
-        texts.append(statement.slice(start, last))
-    found = [_python(one) for one in values(ctx, texts, parameters)]
-    pairs = list(zip(names, found, strict=True))
-    return [one for name, one in pairs if not name], {name: one for name, one in pairs if name}
+    """The values of arguments without a name, and those of the others."""
+    texts = [expression.text for _, expression in call.arguments]
+    given, named = list[Any](), dict[str, Any]()
+    arguments = zip(call.arguments, values(ctx, texts, parameters), strict=True)
+    for (name, expression), value in arguments:
+        if not name and named:
+            message = "an argument without a name follows one with a name"
+            raise statement.error(message, expression.start)
+        if name in named:
+            raise statement.error("this argument is given twice", expression.start)
+        if name:
+            named[name] = _python(value)
+        else:
+            given.append(_python(value))
+    return given, named
 
 
 def _python(value: Any) -> Any:
     """A value as methods take it: intervals as timedelta, times in UTC if they have no zone."""
     if pa.types.is_timestamp(value.type) and value.is_valid:
-        return moment_of(value)
+        return time_of(value)
     found = value.as_py()
     if isinstance(found, pa.MonthDayNano):
         if found.months:

@@ -1,11 +1,12 @@
 """`mw.sql`: the statements of a session, with those that DataFusion has not."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 import datafusion
-import pyarrow as pa
 
+from memwal_native import syntax
 from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.statements.allowed import (
     ALL,
@@ -15,14 +16,12 @@ from memwal_sql.statements.allowed import (
     options_of,
 )
 from memwal_sql.statements.changes.change import Change
-from memwal_sql.statements.changes.copy_from import check_copy_to, copy_from
 from memwal_sql.statements.changes.delete import delete, truncate
-from memwal_sql.statements.changes.insert_into import insert, with_excluded
+from memwal_sql.statements.changes.insert_into import insert
 from memwal_sql.statements.changes.merge_into import merge
-from memwal_sql.statements.changes.target import after_ctes
 from memwal_sql.statements.changes.update import update
 from memwal_sql.statements.definitions.alter import altered
-from memwal_sql.statements.definitions.create import created
+from memwal_sql.statements.definitions.create import created, refuse_view
 from memwal_sql.statements.definitions.drop import dropped
 from memwal_sql.statements.definitions.indexes import created_index, dropped_index
 from memwal_sql.statements.frame import Frame
@@ -31,6 +30,7 @@ from memwal_sql.statements.queries.as_of import refuse_as_of
 from memwal_sql.statements.queries.datafusion_errors import without_insides
 from memwal_sql.statements.queries.distance_operators import with_distances
 from memwal_sql.statements.queries.one_snapshot import frame
+from memwal_sql.statements.queries.parsed import Statement, parameters_of, parsed, parsed_query
 from memwal_sql.statements.queries.places import errors_of_calls
 from memwal_sql.statements.queries.planning import (
     answer,
@@ -39,13 +39,7 @@ from memwal_sql.statements.queries.planning import (
     planning_errors,
     refuse_unused,
 )
-from memwal_sql.statements.queries.settings import (
-    check_catalog,
-    reset_variable,
-    set_variable,
-    show_variable,
-)
-from memwal_sql.statements.queries.tokens import Statement, statement_of
+from memwal_sql.statements.queries.settings import check_catalog, run_variable
 
 
 def sql(
@@ -86,28 +80,40 @@ def sql(
     raises.
     """
     if not isinstance(ctx, datafusion.SessionContext):
-        raise InvalidCallError(f"{ctx!r} is no session, as datafusion.SessionContext() is")
+        raise InvalidCallError(f"{ctx!r} is not a session, as datafusion.SessionContext() is")
+    if not isinstance(text, str):
+        raise InvalidCallError(f"{text!r} is not a SQL statement, as text")
     with errors_of_calls():
-        parser_of(ctx)
-        statement = statement_of(text)
-        refuse_unused(parameters.keys() - statement.parameters)
-        return run(ctx, statement, parameters, options)
+        statement = _statement_of(ctx, text, parameters)
+        refuse_unused(parameters.keys() - parameters_of(text))
+        return _run(ctx, statement, parameters, options)
 
 
 def run(
+    ctx: datafusion.SessionContext, text: str, parameters: Mapping[str, Any]
+) -> datafusion.DataFrame:
+    """The same with parameters of which the text may have only some."""
+    with errors_of_calls():
+        return _run(ctx, _statement_of(ctx, text, parameters), parameters)
+
+
+def _statement_of(
+    ctx: datafusion.SessionContext, text: str, parameters: Mapping[str, Any]
+) -> Statement:
+    parser = parser_of(ctx)
+    check_catalog(ctx)
+    return parsed(parser, with_distances(ctx, text, parameters))
+
+
+def _run(
     ctx: datafusion.SessionContext,
     statement: Statement,
     parameters: Mapping[str, Any],
     options: datafusion.SQLOptions | None = None,
 ) -> datafusion.DataFrame:
-    """The same for a statement that has been read."""
     allowed = ALL if options is None else allowed_by(options)
-    check_catalog(ctx)
-    with errors_of_calls(), statement.places():
-        statement = with_excluded(with_distances(ctx, statement, parameters))
-    with errors_of_calls(), statement.places():
-        check_allowed(statement.keyword(after_ctes(statement)), allowed)
-        return Frame(_answered(ctx, statement, parameters, allowed).df)
+    check_allowed(statement.sql.word, allowed)
+    return Frame(_answered(ctx, statement, parameters, allowed).df)
 
 
 def _answered(
@@ -120,21 +126,27 @@ def _answered(
     if change is not None:
         with change.target.same_columns():
             return answer(ctx, change.run(ctx, parameters))
-    first = statement.keyword(0) or statement.symbol(0)
-    handler = _STATEMENTS.get(first)
-    done = None if handler is None else handler(ctx, statement, parameters)
+    word = statement.sql.word
+    if word in QUERY_WORDS:
+        return frame(ctx, statement.source, parameters)
+    if word == "EXPLAIN":
+        return _explain(ctx, statement, parameters)
+    done = _done(ctx, statement, parameters)
     if done is not None:
         return done
     refuse_as_of(statement)
-    if first in _INSTEAD:
-        raise UnsupportedError(f"mw.sql does not run {first}: {_INSTEAD[first]}")
-    word = statement.keyword(after_ctes(statement))
+    if word == "COPY":
+        with planning_errors():
+            written = frame(ctx, statement.source, parameters, options=FILES)
+            return answer(ctx, written.to_arrow_table())
+    if word in _INSTEAD:
+        raise UnsupportedError(f"mw.sql does not run {word}: {_INSTEAD[word]}")
     if word in _CHANGES:
         raise UnsupportedError(
             f"mw.sql changes rows of MemWAL tables alone: ctx.sql(...) runs {word} of others"
         )
-    text = statement.slice(0, len(statement))
-    others = planned(ctx, text, parameters, options_of(allowed))
+    parsed_query(parser_of(ctx), statement.source)  # refuses what nests too deep
+    others = planned(ctx, statement.sql.part.text, parameters, options_of(allowed))
     if others.schema().names:
         return others
     with planning_errors():  # at once: a frame without columns is collected by nobody
@@ -143,59 +155,73 @@ def _answered(
 
 def _change(ctx: datafusion.SessionContext, statement: Statement) -> Change | None:
     """The statement, if it changes rows of a table of ours."""
-    place = after_ctes(statement)
-    make = _CHANGES.get(statement.keyword(place))
-    if make is None:
-        return None
-    return make(
-        ctx, statement.part(place, len(statement)), statement.part(0, place) if place else None
-    )
+    match statement.sql.tree:
+        case syntax.Delete() as tree:
+            return delete(ctx, statement, tree)
+        case syntax.Truncate() as tree:
+            return truncate(ctx, statement, tree)
+        case syntax.Update() as tree:
+            return update(ctx, statement, tree)
+        case syntax.Insert() as tree:
+            return insert(ctx, statement, tree)
+        case syntax.Merge() as tree:
+            return merge(ctx, statement, tree)
+    return None
 
 
-def _query(
+def _done(
     ctx: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
-) -> datafusion.DataFrame:
-    query = statement.slice(0, len(statement))
-    return frame(ctx, query, parameters)
-
-
-def _copy(
-    ctx: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
-) -> datafusion.DataFrame:
-    """Write the files at once."""
-    check_copy_to(statement)
-    query = statement.slice(0, len(statement))
-    with planning_errors():
-        found = frame(ctx, query, parameters, options=FILES)
-        return answer(ctx, found.to_arrow_table())
+) -> datafusion.DataFrame | None:
+    """Run a statement that is neither a query nor a change of rows; None for DataFusion's own."""
+    match statement.sql.tree:
+        case syntax.Call() as tree:
+            return called(ctx, statement, tree, parameters)
+        case syntax.Variable() as tree:
+            rows = run_variable(ctx, statement, tree)
+            return None if rows is None else answer(ctx, rows)
+        case syntax.CreateTable() as tree:
+            return created(ctx, statement, tree, parameters)
+        case syntax.CreateIndex() as tree:
+            return created_index(ctx, statement, tree, parameters)
+        case syntax.DropIndex() as tree:
+            return dropped_index(ctx, statement, tree)
+        case syntax.AlterTable() as tree:
+            return altered(ctx, statement, tree)
+        case syntax.Named() as tree:
+            if statement.sql.word == "DROP":
+                return dropped(ctx, statement, tree)
+            refuse_view(ctx, statement, tree)
+    return None
 
 
 def _explain(
     ctx: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
 ) -> datafusion.DataFrame:
     """The plan of a query, or of the query by which a statement finds the rows that it changes."""
-    place = 1
-    while statement.keyword(place) in _EXPLAINED:
-        if statement.keyword(place) == "FORMAT" and statement.keyword(place + 1) not in _FORMATS:
-            raise statement.error("plans are shown as indent, tree, pgjson or graphviz", place + 1)
-        place += _EXPLAINED[statement.keyword(place)]
-    analyzes = statement.find("ANALYZE", 0, place) < place
-    explained = statement.part(place, len(statement))
-    word = explained.keyword(after_ctes(explained))
+    explained = _explained(ctx, statement)
+    word, analyzes = explained.sql.word, statement.sql.analyzes
     change = _change(ctx, explained)
     if change is None and (word in _CHANGES or word in ("ALTER", "CALL")):
         message = "EXPLAIN shows plans of queries, and of changes of rows of MemWAL tables"
-        raise UnsupportedError(str(statement.error(message, place)))
+        raise explained.unsupported(message, explained.sql.part.start)
     if change is None:
-        found = _query(ctx, statement, parameters)
+        found = frame(ctx, statement.source, parameters)
         return found if analyzes else _plan(ctx, found)
     if analyzes:
         raise UnsupportedError(
-            f"EXPLAIN ANALYZE would run the {explained.keyword(after_ctes(explained))}: EXPLAIN "
-            "shows how it finds its rows"
+            f"EXPLAIN ANALYZE would run the {word}: EXPLAIN shows how it finds its rows"
         )
-    query = f"{statement.slice(0, place)} {change.target.ctes} {change.query}"
+    start = explained.sql.part.start if explained.sql.ctes is None else explained.sql.ctes.start
+    prefix = statement.source.text[statement.sql.part.start : start]
+    query = f"{prefix} {change.target.ctes} {change.query}"
     return _plan(ctx, frame(ctx, query, parameters, change.target.strong))
+
+
+def _explained(ctx: datafusion.SessionContext, statement: Statement) -> Statement:
+    """The statement that is explained, whose places are those of the whole text."""
+    text, end = statement.source.text, statement.sql.explained
+    blank = " " * end + text[end:]
+    return parsed(parser_of(ctx), replace(statement.source, text=blank))
 
 
 def _plan(ctx: datafusion.SessionContext, explained: datafusion.DataFrame) -> datafusion.DataFrame:
@@ -204,43 +230,6 @@ def _plan(ctx: datafusion.SessionContext, explained: datafusion.DataFrame) -> da
         rows = explained.to_arrow_table()
     texts = [without_insides(text) for text in rows["plan"].to_pylist()]
     return answer(ctx, rows.set_column(1, rows.schema.field("plan"), [texts]))
-
-
-def _create(
-    ctx: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
-) -> datafusion.DataFrame | None:
-    if statement.has(1, "UNIQUE INDEX"):
-        raise UnsupportedError(
-            str(statement.error("no index is unique: the primary key alone is, by itself", 1))
-        )
-    is_index = "INDEX" in (statement.keyword(1), statement.keyword(3))
-    return (created_index if is_index else created)(ctx, statement, parameters)
-
-
-def _drop(
-    ctx: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
-) -> datafusion.DataFrame | None:
-    is_index = statement.keyword(1) == "INDEX"
-    return (dropped_index if is_index else dropped)(ctx, statement, parameters)
-
-
-def _set(
-    ctx: datafusion.SessionContext, statement: Statement, _: Mapping[str, Any]
-) -> datafusion.DataFrame | None:
-    return answer(ctx, pa.table({})) if set_variable(ctx, statement) else None
-
-
-def _show(
-    ctx: datafusion.SessionContext, statement: Statement, _: Mapping[str, Any]
-) -> datafusion.DataFrame | None:
-    found = show_variable(ctx, statement)
-    return None if found is None else answer(ctx, found)
-
-
-def _reset(
-    ctx: datafusion.SessionContext, statement: Statement, _: Mapping[str, Any]
-) -> datafusion.DataFrame | None:
-    return answer(ctx, pa.table({})) if reset_variable(ctx, statement) else None
 
 
 class SessionContext(datafusion.SessionContext):
@@ -257,43 +246,11 @@ class SessionContext(datafusion.SessionContext):
         return sql(self, query, options=options, **{**(param_values or {}), **parameters})
 
 
-# What may stand between EXPLAIN and its statement, and how many words it is.
-_EXPLAINED = {"ANALYZE": 1, "VERBOSE": 1, "FORMAT": 2}
-_FORMATS = ("INDENT", "TREE", "PGJSON", "GRAPHVIZ")
-# By the first token after a WITH clause, which is given apart; None for DataFusion's own.
-_CHANGES: Mapping[
-    str, Callable[[datafusion.SessionContext, Statement, Statement | None], Change | None]
-] = {
-    "DELETE": delete,
-    "UPDATE": update,
-    "TRUNCATE": truncate,
-    "MERGE": merge,
-    "INSERT": insert,
-    "REPLACE": insert,
-    "COPY": copy_from,
-}
+QUERY_WORDS = frozenset(("SELECT", "WITH", "(", "FROM"))
+_CHANGES = frozenset(("DELETE", "UPDATE", "TRUNCATE", "MERGE", "INSERT", "REPLACE"))
 # What to write for statements of other databases.
 _INSTEAD: Mapping[str, str] = {
     "BEGIN": "each statement that changes rows is a transaction of its own",
     "OPTIMIZE": "CALL memwal.compact('t') joins small fragments",
     "VACUUM": "CALL memwal.collect_garbage('t') deletes the files that nobody needs",
-}
-# By its first token; None for a statement that is DataFusion's after all.
-Handler = Callable[
-    [datafusion.SessionContext, Statement, Mapping[str, Any]], datafusion.DataFrame | None
-]
-_STATEMENTS: Mapping[str, Handler] = {
-    "SELECT": _query,
-    "WITH": _query,
-    "(": _query,
-    "FROM": _query,
-    "COPY": _copy,
-    "EXPLAIN": _explain,
-    "CALL": called,
-    "SET": _set,
-    "SHOW": _show,
-    "RESET": _reset,
-    "CREATE": _create,
-    "DROP": _drop,
-    "ALTER": altered,
 }

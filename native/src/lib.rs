@@ -26,8 +26,7 @@ fn memwal_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<filters::predicate::Predicate>()?;
     module.add_class::<rules::session_rule::SessionRule>()?;
     module.add_class::<python::arrow_bridge::ArrowStream>()?;
-    module.add_class::<sql::parser::SqlParser>()?;
-    module.add_class::<sql::text::SqlText>()?;
+    sql::register(module)?;
     hashing::register(module)?;
     rows::register(module)?;
     text::register(module)?;

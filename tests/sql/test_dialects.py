@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import memwal_sql as mw
-from memwal_native import SqlParser
+from memwal_native.syntax import SqlParser
 from memwal_sql.arguments import literal
 
 OTHERS = (

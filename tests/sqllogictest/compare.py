@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from memwal_native import SqlParser
+from memwal_native.syntax import SqlParser
 from tests.sqllogictest.files import path_of
 from tests.sqllogictest.records import Record, records
 from tests.sqllogictest.sessions import Refusal, Session, ShadowSession
@@ -118,8 +118,10 @@ def _outside_parentheses(sql: str) -> str:
 
 
 def _has_tables(sql: str) -> bool:
-    parsed = SqlParser().statements(sql)
-    return parsed is not None and bool(parsed.tables())
+    try:
+        return bool(SqlParser().query(sql, []).tables)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _answers(todo: Sequence[Record], session: Session, crate: Path) -> list[Answer]:

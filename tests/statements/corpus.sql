@@ -1,6 +1,7 @@
--- Every form of statement that changes rows (docs/sql.md), over t = (1, 10, a), (2, 20, b), (3, 30, c)
+-- Every form of statement of docs/sql.md and docs/definitions.md, over t = (1, 10, a), (2, 20, b), (3, 30, c)
 -- and s = (2, 5), (4, 7). After each: its answer, and the rows that t has then.
 -- Where the first line says `own`, DuckDB has no such statement; it runs the others too.
+-- 'start' is a checkpoint of t.
 
 DELETE FROM t WHERE id = 1
 -> 1 | 2 20 b, 3 30 c
@@ -114,3 +115,55 @@ WHEN NOT MATCHED THEN INSERT VALUES (s.id, s.n, 'i') RETURNING merge_action, id
 -- own
 WITH w AS (SELECT 3 AS id) MERGE INTO t USING w ON t.id = w.id WHEN MATCHED THEN DELETE
 -> 1 0 0 1 | 1 10 a, 2 20 b
+
+-- own
+SELECT old.id, now.n FROM t VERSION AS OF 'start' AS old JOIN t AS now ON old.id = now.id WHERE old.n > 15
+-> 2 20, 3 30 | 1 10 a, 2 20 b, 3 30 c
+
+-- own
+SELECT s FROM t FOR SYSTEM_VERSION AS OF ('st' || 'art') WHERE id = 1
+-> a | 1 10 a, 2 20 b, 3 30 c
+
+-- own
+SELECT [0.0, 3.0] <-> '[4, 0]' AS d, 1 <=> NULL AS e, 1 - ([1, 0] <=> [1, 0]) AS f, [1.0, 2.0] <#> [3.0, 4.0] AS g
+-> 5.0 False 1.0 -11.0 | 1 10 a, 2 20 b, 3 30 c
+
+-- own
+WITH w AS (SELECT 1 AS id UNION ALL SELECT 3) SELECT t.s FROM t JOIN w ON t.id = w.id
+-> a, c | 1 10 a, 2 20 b, 3 30 c
+
+-- own
+CALL memwal.flush('t')
+-> 1 | 1 10 a, 2 20 b, 3 30 c
+
+-- own
+SHOW memwal.isolation
+-> memwal.isolation snapshot | 1 10 a, 2 20 b, 3 30 c
+
+-- own
+SET memwal.isolation = 'serializable'
+->  | 1 10 a, 2 20 b, 3 30 c
+
+-- own
+ALTER TABLE t ADD COLUMN m INT, ADD COLUMN IF NOT EXISTS n BIGINT
+->  | 1 10 a NULL, 2 20 b NULL, 3 30 c NULL
+
+-- own
+ALTER TABLE t RENAME COLUMN s TO z
+->  | 1 10 a, 2 20 b, 3 30 c
+
+-- own
+ALTER TABLE t DROP COLUMN s, DROP COLUMN IF EXISTS nope
+->  | 1 10, 2 20, 3 30
+
+-- own
+CREATE INDEX by_n ON t USING btree (n)
+->  | 1 10 a, 2 20 b, 3 30 c
+
+-- own
+CREATE TABLE u (id BIGINT PRIMARY KEY, x FLOAT[2] NOT NULL) PARTITIONED BY (bucket(id, 2)) LOCATION '{folder}/u'
+->  | 1 10 a, 2 20 b, 3 30 c
+
+-- own
+DROP INDEX IF EXISTS nope ON t
+->  | 1 10 a, 2 20 b, 3 30 c

@@ -87,7 +87,7 @@ def test_columns_have_names_in_quotes(ctx: datafusion.SessionContext, place: str
     )
     with pytest.raises(mw.InvalidCallError, match="line 1, column"):
         mw.sql(ctx, 'ALTER TABLE "My z" ADD COLUMN "n w" NOPE')
-    with pytest.raises(mw.InvalidCallError, match="name of a column must stand here"):
+    with pytest.raises(mw.InvalidCallError, match="Expected: identifier"):
         mw.sql(ctx, 'ALTER TABLE "My z" ADD COLUMN 5 INT')
 
 
@@ -322,7 +322,7 @@ def test_indexes_are_made_and_dropped(ctx: datafusion.SessionContext, place: str
         ("CREATE TABLE u (id INT PRIMARY KEY, a INT DEFAULT 3) LOCATION '{}'", "column 43: 'DEFA"),
         ("CREATE TABLE u (id INT PRIMARY KEY, a NOTHING) LOCATION '{}'", "column 37: 'a'"),
         ("CREATE TABLE u (id INT PRIMARY KEY, UNIQUE (a)) LOCATION '{}'", "no such constraint"),
-        ("CREATE TABLE u (id INT, PRIMARY KEY (id + 1)) LOCATION '{}'", "name of a column"),
+        ("CREATE TABLE u (id INT, PRIMARY KEY (id + 1)) LOCATION '{}'", r"found: \+"),
         ("CREATE TABLE u (id INT PRIMARY KEY) USING memwal LOCATION", "text in single quotes"),
         ("CREATE TABLE u (id INT PRIMARY KEY) LOCATION '{}' LOCATION 'b'", "given twice"),
         ("CREATE TABLE u (id INT PRIMARY KEY) LOCATION '{}' CLUSTER BY (id)", "no such clause"),
@@ -343,14 +343,14 @@ def test_indexes_are_made_and_dropped(ctx: datafusion.SessionContext, place: str
         ("ALTER TABLE t ADD COLUMN b INT PRIMARY KEY", "can't be added"),
         ("ALTER TABLE t DROP COLUMN id", "primary key"),
         ("ALTER TABLE t DROP COLUMN nothing", "the columns of the table.*column 27"),
-        ("ALTER TABLE t DROP COLUMN a CASCADE", "nothing may follow"),
+        ("ALTER TABLE t DROP COLUMN a CASCADE", "end of the statement"),
         ("ALTER TABLE t RENAME TO u", "move the folder"),
         ("ALTER TABLE t ALTER COLUMN a SET NOT NULL", "go on to write nulls"),
         ("ALTER TABLE t ALTER COLUMN a TYPE BIGINT", "UPDATE it, and drop the old"),
         ("ALTER TABLE t CLUSTER BY (a)", "must stand here"),
         ("ALTER TABLE t SET TBLPROPERTIES ('a' = 'b')", "no other options.*column 15: 'SET'"),
         ("ALTER TABLE t UNSET TBLPROPERTIES ('a')", "no other options"),
-        ("ALTER TABLE t", "a change must follow"),
+        ("ALTER TABLE t", "must stand here"),
         ("CREATE INDEX i ON t USING nothing (a)", "must be one of"),
         ("CREATE INDEX i ON t (a, id)", "of one column"),
         ("CREATE INDEX i ON t (a) WITH (nothing = 1)", "nothing"),

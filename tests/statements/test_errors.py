@@ -44,7 +44,6 @@ MERGE INTO t USING s ON t.n = ? WHEN NOT MATCHED BY SOURCE AND n = ? THEN UPDATE
 EXPLAIN SELECT ? FROM t AS a, t AS b
 EXPLAIN UPDATE t SET n = ? WHERE n = ?
 COPY (SELECT ? AS n FROM t, t AS u) TO 'nowhere.parquet'
-COPY t FROM ?
 CREATE TABLE made (PRIMARY KEY (id)) LOCATION 'made' AS SELECT ? AS id FROM t
 CREATE VIEW w AS SELECT ? AS id FROM t
 CALL memwal.checkpoint('t', ?)
@@ -96,14 +95,13 @@ def test_places_are_those_of_the_user_s_text(ctx: datafusion.SessionContext) -> 
         ("CREATE VIEW w AS SELECT 1 + * 2 AS id FROM t", "* 2"),
         ("\nDELETE FROM t WHERE", ""),
         ("\n UPDATE t SET zork = 3", "zork"),
+        ("UPDATE t SET n = (1 + * 2)", "* 2"),
+        ("SELECT v <-> [1, 2], (1 + * 2) FROM t", "* 2"),
     ):
         at = text.rindex(fault) if fault else len(text)
         line = text.count("\n", 0, at) + 1
         column = at - text.rfind("\n", 0, at)
         with pytest.raises(mw.InvalidCallError, match=f", at line {line}, column {column}: "):
-            mw.sql(ctx, text)
-    for text in ("UPDATE t SET n = (1 + * 2)", "SELECT v <-> [1, 2], (1 + * 2) FROM t"):
-        with pytest.raises(mw.InvalidCallError, match=r"found: \*$"):
             mw.sql(ctx, text)
 
 
@@ -153,14 +151,13 @@ MISTAKES = {
     "DELETE FROM t FOR VERSION AS OF 1": r"restore\(",
     "INSERT INTO t VERSION AS OF 1 VALUES (1)": r"restore\(",
     "MERGE INTO t VERSION AS OF 1 USING s ON t.id = s.id WHEN MATCHED THEN DELETE": r"restore\(",
-    "COPY nope FROM 'f.parquet'": "not found",
-    "COPY t FROM 'f.csv' STORED AS NOPE": "factory for",
+    "COPY t FROM 'f.csv'": "found: FROM",
     "CALL merge('t')": r"CALL memwal\.merge\('table', ...\)",
     "SELECT * FROM t WHERE match(n, '1')": "no column of texts",
-    "DELETE t WHERE id = 1": "FROM is missing.*column 8: 't'",
-    "DELETE FROM t WHERE": "condition is missing.*the end",
-    "DELETE FROM t id = 3": "USING, WHERE or RETURNING",
-    "UPDATE t SET n = 3 WHERE": "condition is missing",
+    "DELETE t WHERE id = 1": "Expected: FROM, found: t, at line 1, column 8: 't'",
+    "DELETE FROM t WHERE": "Expected: an expression, .*the end",
+    "DELETE FROM t id = 3": "the end of the statement, found: =",
+    "UPDATE t SET n = 3 WHERE": "Expected: an expression",
     "UPDATE t SET v.x = 3": "one by one: give 'v' a whole value, at line 1, column 14: 'v'",
     "INSERT INTO t (id, t.v.x) VALUES (1, 2)": "one by one.*column 20: 't'",
     "UPDATE t SET s.n = 3": "'s' is not the table that is written",
@@ -171,7 +168,7 @@ MISTAKES = {
     "UPSERT INTO t VALUES (1)": "found: UPSERT, at line 1, column 1",
     "CREATE UNIQUE INDEX i ON t (n)": "primary key alone",
     "CREATE TABLE x (id NOPE PRIMARY KEY) LOCATION 'x'": "not a column: Unsupported SQL type NOPE",
-    "ALTER TABLE t ADD COLUMN": "a column, as `name type`, is missing",
+    "ALTER TABLE t ADD COLUMN": "Expected: identifier, .*the end",
     "ALTER TABLE t ADD COLUMN x": "Expected: a data type name",
     'DROP TABLE "t$regions"': "describes the table t",
     'DELETE FROM "t$regions"': r"MemWAL tables alone: ctx\.sql",
@@ -202,10 +199,8 @@ MISTAKES = {
     "ALTER TABLE nope.public.x ADD COLUMN a INT": "not found",
     "CREATE TABLE x (id INT PRIMARY KEY, v VECTOR(3)) LOCATION 'x'": r"FLOAT\[3\].*column 39: 'VE",
     "ALTER TABLE t ADD COLUMN w VECTOR(3)": r"FLOAT\[3\].*column 28: 'VECTOR'",
-    "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE": r"SET memwal\.isolation = 'serializable'",
-    "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL SERIALIZABLE": "SET memwal",
     "BEGIN": "is a transaction of its own",
-    "EXPLAIN FORMAT nope SELECT 1": "indent, tree, pgjson or graphviz, at line 1, column 16",
+    "EXPLAIN FORMAT nope SELECT 1": "indent, tree, pgjson or graphviz, .* at line 1, column 16",
     "EXPLAIN FORMAT": "indent, tree, pgjson or graphviz",
     "EXPLAIN CREATE TABLE x (id INT PRIMARY KEY) LOCATION 'x'": "^Hive formats not supported$",
     "EXPLAIN ALTER TABLE t ADD COLUMN x INT": "EXPLAIN shows plans of queries.*column 9: 'ALTER'",
@@ -242,7 +237,7 @@ MISTAKES = {
         "of the past AS OF alone is read, as in VERSION AS OF 7",
     ),
     "SELECT * FROM t WHERE id = 'x": "column 28",
-    "SELECT * FROM t WHERE id = 3)": "ends nothing",
+    "SELECT * FROM t WHERE id = 3)": r"found: \), at line 1, column 29",
 }
 
 

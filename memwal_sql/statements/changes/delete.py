@@ -7,16 +7,14 @@ import numpy as np
 import pyarrow as pa
 
 from exec_nodes.keys.keys import KeyBatch
+from memwal_native import syntax
+from memwal_native.syntax import Expression, Part
 from memwal_sql.statements.changes.acts import DELETE, Act, keys_of
 from memwal_sql.statements.changes.change import Change
 from memwal_sql.statements.changes.reading import Reading
-from memwal_sql.statements.changes.returning import Returning, returning_at
-from memwal_sql.statements.changes.target import Target, refuse_others, target_at
-from memwal_sql.statements.queries.tokens import Statement
-
-# What belongs to a query that other tables are read by, and to no statement that changes rows.
-_OF_QUERIES = ("UNION", "INTERSECT", "EXCEPT", "MINUS", "GROUP BY", "HAVING", "QUALIFY")
-_CLAUSES = ("USING", "WHERE", "RETURNING", "ORDER", "LIMIT")
+from memwal_sql.statements.changes.returning import Returning, returning_of
+from memwal_sql.statements.changes.target import Target, target_of
+from memwal_sql.statements.queries.parsed import Statement
 
 
 class Delete(Change):
@@ -48,57 +46,30 @@ class Delete(Change):
 
 
 def delete(
-    ctx: datafusion.SessionContext, statement: Statement, ctes: Statement | None
+    ctx: datafusion.SessionContext, statement: Statement, tree: syntax.Delete
 ) -> Delete | None:
-    """The statement, if it is a DELETE from a table of ours.
-
-    Raises InvalidCallError and UnsupportedError, with the place, for what it can't be.
-    """
-    place = 2 if statement.has(1, "FROM") else 1
-    found = target_at(ctx, statement, place, ctes, _CLAUSES)
-    if found is None:
+    """The statement, if it is a DELETE from a table of ours."""
+    target = target_of(ctx, statement, tree.target, tree.alias)
+    if target is None:
         return None
-    if place == 1:
-        raise statement.error("FROM is missing", place)
-    target, start = found
-    returning, end = returning_at(statement, start, target)
-    refuse_others(statement, start, "DELETE")
-    where = statement.find("WHERE", start, end)
-    others = other_tables(statement, start, where, "USING")
-    return Delete(target, returning, others, condition_at(statement, where, end))
+    returning = returning_of(statement, tree.returning, target)
+    return Delete(target, returning, other_tables(tree.others), condition_of(tree.condition))
 
 
 def truncate(
-    ctx: datafusion.SessionContext, statement: Statement, ctes: Statement | None
+    ctx: datafusion.SessionContext, statement: Statement, tree: syntax.Truncate
 ) -> Delete | None:
     """The statement, if it is a TRUNCATE of a table of ours."""
-    found = target_at(ctx, statement, 2 if statement.has(1, "TABLE") else 1, ctes)
-    if found is None:
-        return None
-    target, after = found
-    if after < len(statement):
-        raise statement.error("TRUNCATE takes the name of one table alone", after)
-    return Delete(target, None, "", condition_at(statement, after, after))
+    target = target_of(ctx, statement, tree.target)
+    return None if target is None else Delete(target, None, "", condition_of(None))
 
 
-def condition_at(statement: Statement, place: int, stop: int) -> str:
-    """The WHERE clause at a place, or one that is always true: what may follow the condition of a
-    SELECT can't follow this one, as it is in parentheses."""
-    if place + 1 == stop:
-        raise statement.error("a condition is missing", stop)
-    return f"WHERE ({statement.slice(place + 1, stop)})" if place < stop else "WHERE 1 = 1"
+def condition_of(condition: Expression | None) -> str:
+    """The WHERE clause, or one that is always true: what may follow the condition of a SELECT can't
+    follow this one, as it is in parentheses."""
+    return "WHERE 1 = 1" if condition is None else f"WHERE ({condition.text})"
 
 
-def other_tables(statement: Statement, place: int, stop: int, word: str) -> str:
+def other_tables(others: Part | None) -> str:
     """The tables that the rows are compared with, as a further part of FROM."""
-    if place == stop:
-        return ""
-    if statement.keyword(place) != word:
-        raise statement.error(f"{word}, WHERE or RETURNING must stand here", place)
-    after = place + 1
-    if after == stop:
-        raise statement.error("a table is missing", after)
-    of_query = min(statement.find(one, after, stop) for one in _OF_QUERIES)
-    if of_query < stop:
-        raise statement.error(f"put the query that {word} reads into parentheses", of_query)
-    return f", {statement.slice(after, stop)}"
+    return "" if others is None else f", {others.text}"

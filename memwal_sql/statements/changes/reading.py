@@ -12,18 +12,18 @@ import pyarrow as pa
 from datafusion import functions as f
 
 from exec_nodes.keys.keys import KeyBatch
-from memwal_sql.arguments import literal, quoted
+from memwal_sql.arguments import quoted
 from memwal_sql.state.schema import stored_type
 from memwal_sql.statements.changes.target import Target
 from memwal_sql.statements.queries.one_snapshot import frame, may_read
+from memwal_sql.statements.queries.parsed import Text, parsed_query
 from memwal_sql.statements.queries.pins import OneSnapshot, Pins
 from memwal_sql.statements.queries.planning import (
     parser_of,
     planned,
     planning_errors,
-    values,
 )
-from memwal_sql.statements.queries.schemas import in_memory, own_schema
+from memwal_sql.statements.queries.schemas import in_memory
 
 # The number of a row, as a column of tables in memory.
 ROW = '"memwal row"'
@@ -54,12 +54,12 @@ class Reading:
 
     def types(self, expressions: Sequence[str]) -> dict[str, pa.DataType]:
         """Those that expressions without columns have alone."""
-        target, found = self._target, dict[str, pa.DataType]()
+        found = dict[str, pa.DataType]()
         for start in range(0, len(expressions), _TYPES):
             some = expressions[start : start + _TYPES]
-            shown = ", ".join(f"({one}) AS c{place}" for place, one in enumerate(some))
+            shown = ", ".join(f"({text}) AS c{place}" for place, text in enumerate(some))
             with planning_errors():
-                row = planned(self.ctx, f"{target.ctes} SELECT {shown}", self._parameters)
+                row = planned(self.ctx, f"{self._target.ctes} SELECT {shown}", self._parameters)
                 found.update(zip(some, row.schema().types, strict=True))
         return found
 
@@ -82,27 +82,8 @@ class Reading:
         return found
 
     def _read_tables(self, expressions: Sequence[str]) -> bool:
-        parsed = parser_of(self.ctx).statements(f"SELECT {', '.join(expressions)}")
-        return parsed is None or bool(parsed.tables())
-
-    def value(self, expression: str) -> Any:
-        """What an expression without columns comes to."""
-        (found,) = values(self.ctx, [expression], self._parameters)
-        return found.as_py()
-
-    @contextmanager
-    def files(self, place: str, kind: str, options: str) -> Iterator[str]:
-        """Within it, queries find the rows of files by the name that it yields; `kind` and
-        `options` are those of CREATE EXTERNAL TABLE."""
-        with own_schema(self.ctx) as (_, schema):
-            name = f"{schema}.files"
-            stored = f"STORED AS {kind}" if kind else ""
-            given = f"OPTIONS ({options})" if options else ""
-            location = f"LOCATION {literal(place)}"
-            text = f"CREATE EXTERNAL TABLE {name} {stored} {location} {given}"
-            with planning_errors():
-                planned(self.ctx, text, {}, datafusion.SQLOptions()).collect()
-            yield name
+        text = f"SELECT {', '.join(expressions)}"
+        return bool(parsed_query(parser_of(self.ctx), Text(text, text)).tables)
 
     @contextmanager
     def tables(self, **tables: pa.Table) -> Iterator[Mapping[str, str]]:

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from memwal_sql.errors import InvalidCallError, UnsupportedError
+from memwal_native.syntax import Item
+from memwal_sql.errors import InvalidCallError
 from memwal_sql.statements.changes.acts import Act
 from memwal_sql.statements.changes.reading import ROW, Reading
 from memwal_sql.statements.changes.target import Target
-from memwal_sql.statements.queries.tokens import Statement
+from memwal_sql.statements.queries.parsed import Statement
 
 _ACTION = "merge_action"
 
@@ -23,30 +24,26 @@ class Returning:
             those of a MERGE may name what was done, `merge_action`, unless that is a column.
     """
 
-    def __init__(self, statement: Statement, start: int, target: Target, merges: bool) -> None:
-        """`start` is the place after the word. Raises InvalidCallError, with the place, where no
-        expression follows or all columns of another table, and UnsupportedError for DISTINCT."""
-        if start == len(statement):
-            raise statement.error("an expression is missing", start)
-        if statement.keyword(start) == "DISTINCT":
-            raise UnsupportedError(
-                str(statement.error("RETURNING has a row for each that was changed", start))
-            )
+    def __init__(
+        self, statement: Statement, items: Sequence[Item], target: Target, merges: bool
+    ) -> None:
+        """Raises InvalidCallError, with the place, for all columns of another table, and for
+        `merge_action` where that may be a column or what was done."""
         names = target.columns.names
-        if merges and _ACTION in names:
-            _refuse_action(statement, start)
         self._target = target
         self._says_action = merges and _ACTION not in names
         self.items = []
-        for first, last in statement.split(start, len(statement)):
-            if statement.symbol(last - 1) == "*" and last - first in (1, 3):
-                if last - first > 1 and statement.tokens[first].name != target.name_of_columns:
-                    raise statement.error(
-                        f"RETURNING has the columns of {target.name_of_columns!r} alone", first
-                    )
-                self.items += [target.column(name) for name in names]
-            else:
-                self.items.append(statement.slice(first, last))
+        for item in items:
+            if item.star is None:
+                if merges and not self._says_action:
+                    _refuse_action(statement, item)
+                self.items.append(item.text)
+                continue
+            if item.star and item.star[-1] != target.name_of_columns:
+                raise statement.error(
+                    f"RETURNING has the columns of {target.name_of_columns!r} alone", item.start
+                )
+            self.items += [target.column(name) for name in names]
 
     def rows(self, reading: Reading, acts: Sequence[Act]) -> pa.Table:
         """The values for each row, in the order of the acts.
@@ -73,25 +70,21 @@ class Returning:
         return ordered.drop_columns([ROW.strip('"')])
 
 
-def _refuse_action(statement: Statement, start: int) -> None:
+def _refuse_action(statement: Statement, item: Item) -> None:
     """Raise InvalidCallError, with the place, where `merge_action` may be the column of the table
     or what was done."""
-    for place in range(start, len(statement)):
-        token = statement.tokens[place]
-        is_whole = statement.symbol(place - 1) != "." and statement.keyword(place - 1) != "AS"
-        if token.is_name and token.name == _ACTION and is_whole:
+    columns = () if item.expression is None else item.expression.columns
+    for column in columns:
+        if column.parts == [_ACTION]:
             raise statement.error(
                 f"the table has a column {_ACTION!r}: write t.{_ACTION} for that; what was done to "
                 "a row has no other name",
-                place,
+                column.start,
             )
 
 
-def returning_at(
-    statement: Statement, start: int, target: Target, *, merges: bool = False
-) -> tuple[Returning | None, int]:
-    """The clause of a statement, from a place on, and the place of its word, or the end."""
-    place = statement.find("RETURNING", start)
-    if place == len(statement):
-        return None, place
-    return Returning(statement, place + 1, target, merges), place
+def returning_of(
+    statement: Statement, items: Sequence[Item] | None, target: Target, *, merges: bool = False
+) -> Returning | None:
+    """The clause of a statement; None if it has none."""
+    return None if items is None else Returning(statement, items, target, merges)

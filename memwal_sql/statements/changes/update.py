@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import datafusion
 import pyarrow as pa
 
+from memwal_native import syntax
+from memwal_native.syntax import Assignment, Expression
 from memwal_sql.arguments import quoted
-from memwal_sql.errors import UnsupportedError
 from memwal_sql.statements.changes.acts import UPDATE, Act
 from memwal_sql.statements.changes.change import Change
-from memwal_sql.statements.changes.delete import condition_at, other_tables
+from memwal_sql.statements.changes.delete import condition_of, other_tables
 from memwal_sql.statements.changes.fitting import fitted_rows
 from memwal_sql.statements.changes.reading import Reading
-from memwal_sql.statements.changes.returning import Returning, returning_at
-from memwal_sql.statements.changes.target import Target, refuse_others, target_at
-from memwal_sql.statements.queries.places import Name
-from memwal_sql.statements.queries.tokens import Statement
-
-_CLAUSES = ("SET", "FROM", "WHERE", "RETURNING", "ORDER", "LIMIT")
-# The words that a query begins with.
-QUERIES = ("SELECT", "WITH", "VALUES", "FROM")
+from memwal_sql.statements.changes.returning import Returning, returning_of
+from memwal_sql.statements.changes.target import Target, target_of
+from memwal_sql.statements.queries.parsed import Statement
 
 
 class Update(Change):
@@ -68,30 +64,20 @@ class Update(Change):
 
 
 def update(
-    ctx: datafusion.SessionContext, statement: Statement, ctes: Statement | None
+    ctx: datafusion.SessionContext, statement: Statement, tree: syntax.Update
 ) -> Update | None:
-    """The statement, if it is an UPDATE of a table of ours.
-
-    Raises InvalidCallError and UnsupportedError, with the place, for what it can't be.
-    """
-    found = target_at(ctx, statement, 1, ctes, _CLAUSES)
-    if found is None:
+    """The statement, if it is an UPDATE of a table of ours."""
+    target = target_of(ctx, statement, tree.target, tree.alias)
+    if target is None:
         return None
-    target, start = found
-    returning, stop = returning_at(statement, start, target)
-    refuse_others(statement, start, "UPDATE")
-    where = statement.find("WHERE", start, stop)
-    start = statement.expect(start, "SET")
-    end = statement.find("FROM", start, where)
-    while statement.keyword(end - 1) == "DISTINCT":  # a IS DISTINCT FROM b
-        end = statement.find("FROM", end + 1, where)
-    others = other_tables(statement, end, where, "FROM")
-    values = assignments(statement, start, end, target)
-    return Update(target, returning, values, others, condition_at(statement, where, stop))
+    returning = returning_of(statement, tree.returning, target)
+    values = assignments(statement, tree.sets, target)
+    condition = condition_of(tree.condition)
+    return Update(target, returning, values, other_tables(tree.others), condition)
 
 
 def assignments(
-    statement: Statement, start: int, end: int, target: Target, source: str = ""
+    statement: Statement, sets: Sequence[Assignment], target: Target, source: str = ""
 ) -> dict[str, str]:
     """The expressions of `column = value, ...`, by column; those that are a column of `source`, a
     name in quotes, in one way however they are written.
@@ -99,51 +85,24 @@ def assignments(
     Raises InvalidCallError, with the place, for a column that is not the table's, or set twice.
     """
     values: dict[str, str] = {}
-    for first, last in statement.split(start, end):
-        if statement.symbol(first) == "(":
-            raise statement.error("columns are set by column = value, one by one", first)
-        column, after = target.place_of(statement, first)
+    for assignment in sets:
+        column = target.column_of(statement, assignment.column)
         if column in values:
-            raise statement.error("this column is set twice", first)
-        if statement.symbol(after) != "=" or after + 1 >= last:
-            raise statement.error("`= value` must follow the column", after)
-        values[column] = source_column(statement, after + 1, last, source)
-    if not values:
-        raise statement.error("there is no column to set", start)
+            raise statement.error("this column is set twice", assignment.column.start)
+        values[column] = source_column(statement, assignment.value, source)
     return values
 
 
-def source_column(statement: Statement, start: int, stop: int, source: str) -> str:
-    """The expression that stands there, in parentheses; a column of the source always as
-    `"s"."column"`. Raises UnsupportedError, with the place, for one of several rows."""
-    column = lone_column(statement, start, stop)
-    if len(column) == len(("s", "column")) and quoted(column[0]) == source:
+def source_column(statement: Statement, value: Expression, source: str) -> str:
+    """An expression in parentheses; a column of the source always as `"s"."column"`. Raises
+    UnsupportedError, with the place, for one of several rows."""
+    column = value.column
+    if column is not None and len(column) == len(("s", "column")) and quoted(column[0]) == source:
         return f"{source}.{quoted(column[1])}"
-    _refuse_several(statement, start, stop)
-    return f"({statement.slice(start, stop)})"
-
-
-def _refuse_several(statement: Statement, start: int, stop: int) -> None:
-    """Raise UnsupportedError, with the place, for UNNEST outside of a query: of a row it makes
-    several, or none."""
-    place = start
-    while place < stop:
-        if statement.symbol(place) == "(" and statement.keyword(place + 1) in QUERIES:
-            place = statement.closing(place)
-            continue
-        token = statement.tokens[place]
-        if token.is_name and token.name == "unnest" and statement.symbol(place + 1) == "(":
-            message = "a column is set to one value: put what makes rows into a query"
-            raise UnsupportedError(str(statement.error(message, place)))
-        place += 1
-
-
-def lone_column(statement: Statement, start: int, stop: int) -> Name:
-    """The column that stands there alone, with its table; empty for all else."""
-    if start >= stop or not statement.tokens[start].is_name:
-        return ()
-    parts, after = statement.table(start)
-    return parts if after == stop else ()
+    if value.unnests:
+        message = "a column is set to one value: put what makes rows into a query"
+        raise statement.unsupported(message, value.start)
+    return f"({value.text})"
 
 
 def _before(name: str) -> str:

@@ -8,142 +8,178 @@ CREATE EXTERNAL TABLE t STORED AS MEMWAL LOCATION '...'
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import datafusion
 import pyarrow as pa
 
+from memwal_native.syntax import CreateTable, Named, Part
 from memwal_sql.create import create_table, is_table, open_table
 from memwal_sql.drop import drop_table
 from memwal_sql.errors import ConflictError, InvalidCallError, MemWalError, UnsupportedError
 from memwal_sql.session.clauses import check_names_differ
 from memwal_sql.session.register import register
 from memwal_sql.session.table_functions import NAME_PARTS, search_functions, whole_name
-from memwal_sql.session.table_options import options_of
+from memwal_sql.session.table_options import FORMAT, options_of
 from memwal_sql.state.enable import region_spec
 from memwal_sql.state.schema import stored_type
-from memwal_sql.statements.definitions.clauses import Clauses, are_ours, clauses_of
 from memwal_sql.statements.definitions.columns import Columns, columns_of
 from memwal_sql.statements.definitions.names import (
     check_place,
-    if_exists,
     is_known,
     refuse_schema,
     written,
 )
 from memwal_sql.statements.queries.one_snapshot import frame
+from memwal_sql.statements.queries.parsed import Statement
 from memwal_sql.statements.queries.planning import answer, check_names, planning_errors
-from memwal_sql.statements.queries.tokens import Statement
 from memwal_sql.storage.retries import with_retries
 from memwal_sql.table import Table
 from memwal_sql.write.router import active_spec
 from planner.regions.text import text_of
 
+_PREFIX = f"{FORMAT.lower()}."
+
 
 def created(
-    ctx: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
+    ctx: datafusion.SessionContext,
+    statement: Statement,
+    tree: CreateTable,
+    parameters: Mapping[str, Any],
 ) -> datafusion.DataFrame | None:
     """Run CREATE [EXTERNAL] TABLE of a table of ours; None for one of DataFusion's.
 
     It is ours where it says USING memwal, STORED AS MEMWAL or, but for external tables, LOCATION,
     and in a catalog of ours.
     """
-    replaces, place = if_exists(statement, 1, "OR REPLACE")
-    external, place = if_exists(statement, place, "EXTERNAL")
-    if statement.keyword(place) == "SCHEMA":
-        _, place = if_exists(statement, place + 1, "IF NOT EXISTS")
-        refuse_schema(ctx, statement, place, statement.table(place)[0], kept=True)
-    if statement.keyword(place) == "VIEW":
-        _refuse_view(ctx, statement, place)
-    if statement.keyword(place) != "TABLE":
-        return None
-    lenient, place = if_exists(statement, place + 1, "IF NOT EXISTS")
-    at = place
-    parts, place = statement.table(place)
-    columns_at, place = place, statement.closing(place) if statement.symbol(place) == "(" else place
+    name = tree.name
+    parts = tuple(name.parts)
     functions = search_functions(ctx)
     folder = functions.folder(whole_name(parts)) if len(parts) <= NAME_PARTS else None
     if len(parts) == NAME_PARTS:
-        refuse_schema(ctx, statement, at, parts[:-1], kept=True)
-    if folder is None and not are_ours(statement, place, external=external):
-        keys = (at for at in range(columns_at, place) if statement.has(at, "PRIMARY KEY"))
-        keyed = None if external else next(keys, None)
-        if keyed is not None:
-            raise UnsupportedError(
-                str(
-                    statement.error(
-                        "a table with a primary key needs a place: LOCATION 'folder', or a name in "
-                        "a catalog that mw.catalog has made; ctx.sql makes tables in memory",
-                        keyed,
-                    )
-                )
+        refuse_schema(ctx, statement, parts[:-1], name.start, kept=True)
+    if folder is None and not tree.is_ours:
+        if tree.key_start is not None and not tree.is_external:
+            raise statement.unsupported(
+                "a table with a primary key needs a place: LOCATION 'folder', or a name in a "
+                "catalog that mw.catalog has made; ctx.sql makes tables in memory",
+                tree.key_start,
             )
         return None
     check_names(ctx)
-    listed = statement.split(columns_at + 1, place - 1)
-    clauses = clauses_of(statement, place, parameters)
-    if clauses.unknown is not None:
-        raise statement.error("a MemWAL table has no such clause", clauses.unknown)
-    if replaces:
+    if tree.error is not None:
+        raise statement.error(*tree.error)
+    if tree.replaces:
         raise UnsupportedError("OR REPLACE would delete a table: DROP TABLE does, before")
-    check_place(ctx, statement, at, parts)
+    check_place(ctx, statement, name)
     if is_known(ctx, parts) and (
         folder is None or is_table(folder.location(parts[-1]), folder.storage_options)
     ):
-        if lenient:
+        if tree.lenient:
             return answer(ctx, pa.table({}))
-        raise statement.error("the session has a table of this name", at)
-    if folder is not None and clauses.location is not None:
-        raise InvalidCallError("the tables of a catalog are in its folder: leave LOCATION out")
-    location = clauses.location if folder is None else folder.location(parts[-1])
-    if location is None:
-        raise statement.error("LOCATION 'folder' must say where the table is", len(statement))
-    regions = _regions(clauses)
-    opening, registering = options_of(clauses.options)
+        raise statement.error("the session has a table of this name", name.start)
+    location = None if tree.location is None else _text(statement, tree.location, parameters)
     if folder is not None:
-        if clauses.options:
-            raise InvalidCallError(f"a table of a catalog has no options {sorted(clauses.options)}")
+        if location is not None:
+            raise InvalidCallError("the tables of a catalog are in its folder: leave LOCATION out")
+        location = folder.location(parts[-1])
+    if location is None:
+        message = "LOCATION 'folder' must say where the table is"
+        raise statement.error(message, statement.sql.part.end)
+    regions, options = _options(statement, tree, parameters)
+    opening, registering = options_of(options)
+    if folder is not None:
+        if options:
+            raise InvalidCallError(f"a table of a catalog has no options {sorted(options)}")
         opening["storage_options"] = folder.storage_options
-    count: int | None = None
-    if not listed and clauses.query is None:
-        if not external:
-            raise statement.error("columns in parentheses, or AS and a query, are missing", place)
+    if tree.columns or tree.query is not None:
+        table, count = _made(ctx, statement, tree, parameters, location, regions, opening)
+    else:
+        if not tree.is_external:
+            message = "columns in parentheses, or AS and a query, are missing"
+            raise statement.error(message, tree.columns_start)
         if regions is not None:
             raise InvalidCallError("a table that is opened has its regions: leave them out")
-        table = open_table(location, **opening)
-    else:
-        if pinned := sorted(set(opening) - {"storage_options"}):
-            raise InvalidCallError(f"{pinned} are for tables that are there: leave columns out")
-        options = opening.get("storage_options")
-        columns = columns_of(statement, listed)
-        if not columns.primary_key:
-            message = "PRIMARY KEY (columns) must say what rows are found by"
-            raise statement.error(message, columns_at)
-        find = partial(_found, location, options, columns, regions)
-        opens = lenient or (external and clauses.query is None)
-        found = find() if opens else None
-        if not opens and is_table(location, options):
-            raise InvalidCallError(
-                f"{location} is a table already: IF NOT EXISTS opens it as it is, and DROP TABLE "
-                "deletes it then"
-            )
-        if found is not None:
-            table = found
-        else:
-            rows: pa.Table | None = None
-            if clauses.query is not None:
-                rows = _rows(ctx, statement, clauses.query, parameters, columns.schema)
-                columns = Columns(_schema(rows.schema, columns.schema), columns.primary_key)
-            primary_key = columns.primary_key
-            make = partial(create_table, location, columns.schema, primary_key, regions, options)
-            table, made = _made_or_found(make, find) if opens else (make(), True)
-            if made and rows is not None:
-                count = _filled(table, rows, options)
+        table, count = open_table(location, **opening), None
     if folder is None:
         register(ctx, written(parts), table, **registering)
     counts = {} if count is None else {"count": pa.array([count], pa.uint64())}
     return answer(ctx, pa.table(counts))
+
+
+def _made(
+    ctx: datafusion.SessionContext,
+    statement: Statement,
+    tree: CreateTable,
+    parameters: Mapping[str, Any],
+    location: str,
+    regions: str | None,
+    opening: Mapping[str, Any],
+) -> tuple[Table, int | None]:
+    """A table that is made, or found where that may be; how many rows it got from a query."""
+    if pinned := sorted(set(opening) - {"storage_options"}):
+        raise InvalidCallError(f"{pinned} are for tables that are there: leave columns out")
+    options = opening.get("storage_options")
+    columns = columns_of(statement, tree.columns)
+    if not columns.primary_key:
+        message = "PRIMARY KEY (columns) must say what rows are found by"
+        raise statement.error(message, tree.columns_start)
+    find = partial(_found, location, options, columns, regions)
+    opens = tree.lenient or (tree.is_external and tree.query is None)
+    if opens and (table := find()) is not None:
+        return table, None
+    if not opens and is_table(location, options):
+        raise InvalidCallError(
+            f"{location} is a table already: IF NOT EXISTS opens it as it is, and DROP TABLE "
+            "deletes it then"
+        )
+    rows: pa.Table | None = None
+    if tree.query is not None:
+        rows = _rows(ctx, statement, tree.query, parameters, columns.schema)
+        columns = Columns(_schema(rows.schema, columns.schema), columns.primary_key)
+    make = partial(create_table, location, columns.schema, columns.primary_key, regions, options)
+    table, is_new = _made_or_found(make, find) if opens else (make(), True)
+    return table, _filled(table, rows, options) if is_new and rows is not None else None
+
+
+def _options(
+    statement: Statement, tree: CreateTable, parameters: Mapping[str, Any]
+) -> tuple[str | None, dict[str, str]]:
+    """The regions, and the options but for these."""
+    options: dict[str, str] = {}
+    for name, value, at in tree.options:
+        key = name.lower().removeprefix(_PREFIX)
+        if key in options:
+            raise statement.error("this option is given twice", at)
+        options[key] = _text(statement, value, parameters)
+    given = options.pop("regions", None)
+    if given is not None and tree.regions is not None:
+        raise InvalidCallError("give the regions by PARTITIONED BY or as an option, not both")
+    return tree.regions if given is None else given, options
+
+
+def _text(statement: Statement, literal: tuple[str, bool], parameters: Mapping[str, Any]) -> str:
+    """A text in quotes, or the value of a parameter."""
+    text, is_parameter = literal
+    if not is_parameter:
+        return text
+    if text[1:] not in parameters:
+        raise statement.error(f"{text} has no value", statement.sql.part.start)
+    return str(parameters[text[1:]])
+
+
+def refuse_view(ctx: datafusion.SessionContext, statement: Statement, named: Named) -> None:
+    """Raise UnsupportedError, with the place, for a view in a catalog of folders, and for a schema
+    there."""
+    parts, at = tuple(named.name.parts), named.name.start
+    if named.kind == "SCHEMA":
+        refuse_schema(ctx, statement, parts, at, kept=True)
+    is_whole = named.kind == "VIEW" and len(parts) == NAME_PARTS
+    if is_whole and search_functions(ctx).folder(whole_name(parts)) is not None:
+        message = "a catalog of a folder keeps no views: make it in the session, by a name alone"
+        raise statement.unsupported(message, at)
 
 
 def _found(
@@ -174,38 +210,22 @@ def _made_or_found(
     return with_retries(once, "CREATE TABLE", on=ConflictError)
 
 
-def _refuse_view(ctx: datafusion.SessionContext, statement: Statement, place: int) -> None:
-    """Raise UnsupportedError, with the place, for a view in a catalog of folders."""
-    _, place = if_exists(statement, place + 1, "IF NOT EXISTS")
-    parts, _ = statement.table(place)
-    if len(parts) == NAME_PARTS and search_functions(ctx).folder(whole_name(parts)) is not None:
-        message = "a catalog of a folder keeps no views: make it in the session, by a name alone"
-        raise UnsupportedError(str(statement.error(message, place)))
-
-
-def _regions(clauses: Clauses) -> str | None:
-    given = clauses.options.pop("regions", None)
-    if given is not None and clauses.regions is not None:
-        raise InvalidCallError("give the regions by PARTITIONED BY or as an option, not both")
-    return clauses.regions if given is None else given
-
-
 def _rows(
     ctx: datafusion.SessionContext,
     statement: Statement,
-    place: int,
+    query: Part,
     parameters: Mapping[str, Any],
     columns: pa.Schema,
 ) -> pa.Table:
     """The rows of AS, under the names that the columns are given."""
-    found = frame(ctx, statement.slice(place, len(statement)), parameters)
+    blank = " " * query.start + statement.source.text[query.start :]
+    found = frame(ctx, replace(statement.source, text=blank), parameters)
     with planning_errors():
         rows = found.to_arrow_table()
     if columns.names:
         if len(columns) != rows.num_columns:
-            raise statement.error(
-                f"the query has {rows.num_columns} columns for {len(columns)}", place
-            )
+            message = f"the query has {rows.num_columns} columns for {len(columns)}"
+            raise statement.error(message, query.start)
         rows = rows.rename_columns(columns.names)
     check_names_differ(rows.schema.names)
     return rows

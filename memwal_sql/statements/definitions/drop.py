@@ -2,69 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import datafusion
 import pyarrow as pa
 
+from memwal_native.syntax import Named
 from memwal_sql.drop import drop_table
-from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.register import METADATA_TABLES, deregister
 from memwal_sql.session.table_functions import NAME_PARTS, search_functions, whole_name
 from memwal_sql.statements.definitions.names import (
-    if_exists,
     is_known,
     refuse_schema,
     registered,
     table_of,
     written,
 )
+from memwal_sql.statements.queries.parsed import Statement
 from memwal_sql.statements.queries.planning import answer
-from memwal_sql.statements.queries.tokens import Statement
 from memwal_sql.storage.objects.open import refuse_linked_root
 
 
 def dropped(
-    ctx: datafusion.SessionContext, statement: Statement, _: Mapping[str, Any]
+    ctx: datafusion.SessionContext, statement: Statement, named: Named
 ) -> datafusion.DataFrame | None:
     """Run `DROP TABLE [IF EXISTS] t` of a table of ours; None for another one.
 
     A table of a catalog is deleted with its files, after the writers of this process are stopped.
     One that was registered is deregistered, and its files stay.
     """
-    if statement.keyword(1) == "SCHEMA":
-        at = if_exists(statement, 2)[1]
-        refuse_schema(ctx, statement, at, statement.table(at)[0], kept=False)
-    if statement.keyword(1) != "TABLE":
+    parts, at = tuple(named.name.parts), named.name.start
+    if named.kind == "SCHEMA":
+        refuse_schema(ctx, statement, parts, at, kept=False)
+    if named.kind != "TABLE":
         return None
-    lenient, at = if_exists(statement, 2)
-    parts, after = statement.table(at)
     of, dollar, about = parts[-1].rpartition("$")
     if dollar and about in METADATA_TABLES and registered(ctx, (*parts[:-1], of)) is not None:
-        raise UnsupportedError(
-            str(statement.error(f"this describes the table {of}, and goes with it", at))
-        )
+        raise statement.unsupported(f"this describes the table {of}, and goes with it", at)
     folder = search_functions(ctx).folder(whole_name(parts)) if len(parts) <= NAME_PARTS else None
     found = registered(ctx, parts)
     if folder is None and found is None:
         return None
-    if after < len(statement):
-        raise statement.error("DROP TABLE takes the name of one table alone", after)
+    if named.rest is not None:
+        raise statement.error("DROP TABLE takes the name of one table alone", named.rest)
     if folder is None:
         deregister(ctx, written(parts))
         return answer(ctx, pa.table({}))
     if not is_known(ctx, parts):
-        if lenient:
+        if named.lenient:
             return answer(ctx, pa.table({}))
         raise statement.error("the catalog has no table of this name", at)
     if found is None and folder.mounted(parts[-1]) is None:
         place = folder.location(parts[-1])
         raise statement.error(f"{place} has no table in it: delete the folder", at)
     if found is None:
-        raise UnsupportedError(
-            str(statement.error("a plain Lance table is read here: mw.drop_table deletes it", at))
-        )
+        message = "a plain Lance table is read here: mw.drop_table deletes it"
+        raise statement.unsupported(message, at)
     refuse_linked_root(folder.location(parts[-1]))
     table_of(found).close()
     folder.forget(parts[-1])

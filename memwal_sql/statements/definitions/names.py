@@ -7,12 +7,13 @@ from typing import cast
 
 import datafusion
 
+from memwal_native.syntax import Reference
 from memwal_sql.arguments import quoted
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.table_functions import NAME_PARTS, Registered, search_functions, whole_name
+from memwal_sql.statements.queries.parsed import Statement
 from memwal_sql.statements.queries.places import Name
 from memwal_sql.statements.queries.planning import check_names, check_table
-from memwal_sql.statements.queries.tokens import Statement
 from memwal_sql.table import Table
 
 
@@ -32,12 +33,10 @@ def is_known(ctx: datafusion.SessionContext, parts: Name) -> bool:
     return _missing(ctx, parts) is None and ctx.table_exist(written(parts))
 
 
-def check_place(
-    ctx: datafusion.SessionContext, statement: Statement, place: int, parts: Name
-) -> None:
+def check_place(ctx: datafusion.SessionContext, statement: Statement, name: Reference) -> None:
     """Raise InvalidCallError, with the place, where a session can have no table of a name."""
-    if (missing := _missing(ctx, parts)) is not None:
-        raise statement.error(missing, place)
+    if (missing := _missing(ctx, tuple(name.parts))) is not None:
+        raise statement.error(missing, name.start)
 
 
 def _missing(ctx: datafusion.SessionContext, parts: Name) -> str | None:
@@ -53,27 +52,27 @@ def _missing(ctx: datafusion.SessionContext, parts: Name) -> str | None:
 
 
 def refuse_schema(
-    ctx: datafusion.SessionContext, statement: Statement, place: int, parts: Name, kept: bool
+    ctx: datafusion.SessionContext, statement: Statement, parts: Sequence[str], at: int, kept: bool
 ) -> None:
     """Raise UnsupportedError, with the place, for `catalog.schema` of a catalog of folders, unless
     it is `kept` and there."""
-    known = search_functions(ctx).schemas(parts[0]) if len(parts) > 1 else []
-    if known and not (kept and parts[1] in known):
+    schemas = search_functions(ctx).schemas(parts[0]) if len(parts) > 1 else []
+    if schemas and not (kept and parts[1] in schemas):
         message = (
-            f"a catalog of a folder has the schema {known[0]!r} alone: mw.catalog(ctx, place, "
+            f"a catalog of a folder has the schema {schemas[0]!r} alone: mw.catalog(ctx, place, "
             "name) shows another folder"
         )
-        raise UnsupportedError(str(statement.error(message, place)))
+        raise statement.unsupported(message, at)
 
 
 def not_ours(
-    ctx: datafusion.SessionContext, statement: Statement, start: int, stop: int
+    ctx: datafusion.SessionContext, statement: Statement, name: Reference
 ) -> UnsupportedError:
     """The error, with the place, for a table of somebody else, in a statement that DataFusion has
     for none. Raises InvalidCallError where there is no table of this name."""
-    check_table(ctx, statement, start, stop)
+    check_table(ctx, name.text)
     message = "this is no table of this package, whose tables alone can be changed so"
-    return UnsupportedError(str(statement.error(message, start)))
+    return statement.unsupported(message, name.start)
 
 
 def table_of(found: Registered) -> Table:
@@ -84,9 +83,3 @@ def table_of(found: Registered) -> Table:
 def written(parts: Sequence[str]) -> str:
     """A name as SQL takes it whatever is in it."""
     return ".".join(map(quoted, parts))
-
-
-def if_exists(statement: Statement, place: int, words: str = "IF EXISTS") -> tuple[bool, int]:
-    """Whether these words stand at a place, and the place after them."""
-    there = statement.has(place, words)
-    return there, place + len(words.split()) if there else place

@@ -7,183 +7,101 @@
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import datafusion
 import numpy as np
 import pyarrow as pa
 
+from memwal_native.syntax import Operand, SqlParser
 from memwal_sql.arguments import is_number, shortened
 from memwal_sql.session.table_functions import search_functions, whole_name
-from memwal_sql.statements.queries.places import Edit
-from memwal_sql.statements.queries.tokens import Statement, Token
+from memwal_sql.statements.queries.parsed import Text
+from memwal_sql.statements.queries.places import Edit, edited
+from memwal_sql.statements.queries.planning import parser_of
 
-# Operator -> what stands before and after its operands. `<->` and `<#>` are two symbols each.
+# Operator -> what stands before and after its operands.
 _SPELLINGS = {
     "<->": ("array_distance(", ")"),
     "<#>": ("(0.0 - inner_product(", "))"),
     "<=>": ("cosine_distance(", ")"),
 }
-# Words that no operand begins with; a parenthesis or bracket after them is not theirs.
-_NO_NAMES = frozenset(
-    """ALL AND ANY AS ASC BETWEEN BY CASE DESC DISTINCT ELSE END EXCEPT FROM HAVING IN INTERSECT
-    INTO IS JOIN LIKE LIMIT NOT OFFSET ON OR ORDER QUALIFY RETURNING SELECT SET THEN UNION USING
-    VALUES WHEN WHERE WITH""".split()  # noqa: SIM905
-)
-# They bind more tightly than a distance in PostgreSQL.
-_ARITHMETIC = frozenset("+-*/%^")
-_OPENING = frozenset("([{")
 
 
 def with_distances(
-    ctx: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
-) -> Statement:
-    """The statement with functions for the operators.
+    ctx: datafusion.SessionContext, text: str, parameters: Mapping[str, Any]
+) -> Text:
+    """A text with functions for the operators, which bind less than arithmetic.
 
     `<=>` is DataFusion's equality with NULLs, too: it is a distance where an operand is seen to be
-    a vector, as a list, a parameter with one, or a vector column of a table that is named.
+    a vector, as a list, a parameter with one, or a vector column of a table of the session.
 
-    Raises InvalidCallError, with the place, for an operand that is no column, literal, parameter,
-    call or parenthesis, for a text that is no vector, and for one that arithmetic stands beside.
+    Raises InvalidCallError, with the place, where an operand is missing, and for a text that is not
+    a vector.
     """
-    after = 0
-    while True:
-        place, width = next(_operators(statement, after), (None, 0))
-        if place is None:
-            return statement
-        operator = "".join(statement.symbol(place + n) for n in range(width))
-        first, last = _before(statement, place), _end(statement, place + width)
-        if first is None or last is None:
-            if operator == "<=>":  # what DataFusion takes it for
-                after = place + 1
-                continue
-            side = "before" if first is None else "after"
-            raise statement.error(f"a distance needs a vector {side} its operator", place)
-        found = (first, place), (place + width, last)
-        if operator == "<=>" and not any(
-            _is_vector(ctx, statement, *one, parameters) for one in found
-        ):
-            after = place + 1
+    source = Text(text, text)
+    if not any(operator in text for operator in _SPELLINGS):
+        return source
+    with source.parser_errors():
+        distances = parser_of(ctx).distances(text)
+    edits: list[Edit] = []
+    for distance in distances:
+        left, right, operator = distance.left, distance.right, distance.operator
+        is_equality = operator == "<=>" and not any(
+            side is not None and _is_vector(ctx, text, side, parameters) for side in (left, right)
+        )
+        if is_equality:
             continue
-        for beside in (first - 1, last):
-            if beside >= 0 and statement.symbol(beside) in _ARITHMETIC:
-                raise statement.error(
-                    "put what the distance is of, or the distance, into parentheses", beside
-                )
+        if left is None or right is None:
+            side = "before" if left is None else "after"
+            raise source.error(f"a distance needs a vector {side} its operator", distance.start)
         opening, closing = _SPELLINGS[operator]
-        spans = [(statement.tokens[p].start, statement.tokens[q - 1].end) for p, q in found]
-        (start, stop), (begin, end) = spans
-        edits = [
-            Edit(start, start, opening),
-            Edit(stop, begin, ", "),
-            Edit(end, end, closing),
+        edits += [
+            Edit(left.part.start, left.part.start, opening),
+            Edit(left.part.end, right.part.start, ", "),
+            Edit(right.part.end, right.part.end, closing),
         ]
-        for span, one in zip(spans, found, strict=True):
-            vector = _written_vector(statement, *one, parameters)
-            edits += [] if vector is None else [Edit(*span, vector)]
-        statement = statement.edited(edits)
-        after = first
+        for operand in (left, right):
+            vector = _written_vector(source, operand, parameters)
+            if vector is not None:
+                edits.append(Edit(operand.part.start, operand.part.end, vector))
+    return Text(edited(text, edits), text, edits)
 
 
-def _operators(statement: Statement, start: int) -> Iterator[tuple[int, int]]:
-    """The places from one on where an operator begins, and how many symbols it is."""
-    for place in range(start, len(statement)):
-        symbol = statement.symbol(place)
-        if symbol in _SPELLINGS:
-            yield place, 1
-        elif (
-            symbol + statement.symbol(place + 1) in _SPELLINGS
-            and statement.tokens[place].end == statement.tokens[place + 1].start
-        ):
-            yield place, 2
-
-
-def _before(statement: Statement, end: int) -> int | None:
-    """The place where the longest operand begins that ends before one; None if none does."""
-    found = None
-    for start in range(end - 1, -1, -1):
-        if statement.symbol(start) in (",", ";") and found is not None:
-            break
-        stop = _end(statement, start)
-        if stop == end:
-            found = start
-        elif stop is not None and stop > end:
-            break  # what it stands in
-    return found
-
-
-def _end(statement: Statement, start: int) -> int | None:
-    """The place after the longest operand that begins at one; None if none does."""
-    if start >= len(statement):
-        return None
-    token = statement.tokens[start]
-    place = start + 1
-    if token.kind == "symbol":
-        if token.value not in _OPENING:
-            return None
-        place = statement.closing(start)
-    elif token.keyword in _NO_NAMES:
-        return None
-    elif token.is_name:
-        while statement.symbol(place) == "." and place + 1 < len(statement):
-            place += 2
-        if statement.symbol(place) == "(":
-            place = statement.closing(place)
-    while True:
-        if statement.symbol(place) == "[":
-            place = statement.closing(place)
-        elif statement.symbol(place) == "::":
-            place += 2
-            if statement.symbol(place) == "(":
-                place = statement.closing(place)
-        else:
-            return place
-
-
-def _written_vector(
-    statement: Statement, start: int, stop: int, parameters: Mapping[str, Any]
-) -> str | None:
+def _written_vector(source: Text, operand: Operand, parameters: Mapping[str, Any]) -> str | None:
     """The list that an operand stands for which is a vector as text, as pgvector writes them; None
     for another operand. Raises InvalidCallError, with the place, for another text."""
-    token = statement.tokens[start]
-    whole = stop == start + 1 or (
-        statement.symbol(start + 1) == "::" and statement.keyword(start + 2) == "VECTOR"
-    )
-    text = _parameter(token, parameters) if token.kind == "placeholder" else token.value
-    if token.kind not in ("string", "placeholder") or not whole or not isinstance(text, str):
+    text = _parameter(operand, parameters) if operand.kind == "parameter" else operand.value
+    if operand.kind not in ("text", "parameter") or not isinstance(text, str):
         return None
     try:
         elements = json.loads(text)
         if isinstance(elements, list) and all(map(is_number, elements)):
-            numbers = json.dumps([float(one) for one in elements], allow_nan=False)
+            numbers = json.dumps([float(element) for element in elements], allow_nan=False)
             return f"make_array({numbers[1:-1]})"
-    # JSON that is none or nests without end, infinities, and whole numbers above all floats.
+    # Invalid or endlessly nested JSON, infinities, and whole numbers above all floats.
     except (ValueError, OverflowError, RecursionError):
         pass
-    raise statement.error(f"{shortened(text)!r} is no vector, as '[0.5, 1]' is", start)
+    message = f"{shortened(text)!r} is not a vector, as '[0.5, 1]' is"
+    raise source.error(message, operand.part.start)
 
 
-def _parameter(token: Token, parameters: Mapping[str, Any]) -> Any:
-    value = parameters.get(token.value[1:])
+def _parameter(operand: Operand, parameters: Mapping[str, Any]) -> Any:
+    value = parameters.get(operand.value[1:])
     return value.as_py() if isinstance(value, pa.Scalar) else value
 
 
 def _is_vector(
-    ctx: datafusion.SessionContext,
-    statement: Statement,
-    start: int,
-    stop: int,
-    parameters: Mapping[str, Any],
+    ctx: datafusion.SessionContext, text: str, operand: Operand, parameters: Mapping[str, Any]
 ) -> bool:
-    first, last = statement.tokens[start], statement.tokens[stop - 1]
-    if first.kind == "placeholder":
-        return _is_list(parameters.get(first.value[1:]))
-    if first.kind == "string":
-        return first.value.lstrip().startswith("[")
-    if statement.symbol(start) == "[" or first.keyword == "ARRAY":
-        return True
-    return last.is_name and last.name in _vector_columns(ctx, statement)
+    if operand.kind == "parameter":
+        return _is_list(parameters.get(operand.value[1:]))
+    if operand.kind == "text":
+        return operand.value.lstrip().startswith("[")
+    if operand.kind == "column":
+        return operand.value in _vector_columns(ctx, text)
+    return operand.kind == "list"
 
 
 def _is_list(value: Any) -> bool:
@@ -194,12 +112,12 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, np.ndarray | pa.Array | pa.ChunkedArray)
 
 
-def _vector_columns(ctx: datafusion.SessionContext, statement: Statement) -> set[str]:
+def _vector_columns(ctx: datafusion.SessionContext, text: str) -> set[str]:
     """The vector columns of all tables that are named."""
-    functions, found = search_functions(ctx), set()
-    for name in {token.name for token in statement.tokens if token.is_name}:
+    functions, columns = search_functions(ctx), set()
+    for _, name, _, _ in SqlParser.tokens(text):
         table = functions.table(whole_name([name]), ctx)
         if table is not None:
             fields = table[0].schema
-            found |= {one.name for one in fields if pa.types.is_fixed_size_list(one.type)}
-    return found
+            columns |= {f.name for f in fields if pa.types.is_fixed_size_list(f.type)}
+    return columns

@@ -12,7 +12,7 @@ from typing import Any, cast
 import datafusion
 import pyarrow as pa
 
-from memwal_native import SqlText
+from memwal_native.syntax import Search, SqlQuery
 from memwal_sql.arguments import quoted
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.read.snapshots import CONSISTENCIES
@@ -25,31 +25,26 @@ from memwal_sql.session.table_functions import (
     search_functions,
     whole_name,
 )
-from memwal_sql.statements.queries.as_of import (
-    AsOf,
-    Moment,
-    as_of_clauses,
-    check_values,
-    without,
-)
+from memwal_sql.statements.queries.as_of import Moment, moment_of, without
+from memwal_sql.statements.queries.parsed import Text, parsed_query
 from memwal_sql.statements.queries.pins import OneSnapshot, Pins, State, WritableTable
-from memwal_sql.statements.queries.places import Edit, StatementError, edited
+from memwal_sql.statements.queries.places import Edit, edited
 from memwal_sql.statements.queries.planning import (
     QUERIES,
     parser_of,
     planned,
-    planned_as_parsed,
     planning_errors,
-    unreadable,
 )
 from memwal_sql.statements.queries.scans import is_search, reads_mounted, scans
 from memwal_sql.statements.queries.schemas import in_schemas, schema_name
-from memwal_sql.statements.queries.search_calls import SearchCall, search_calls
+from memwal_sql.statements.queries.search_calls import arguments_of, searched_table
 from memwal_sql.statements.queries.seen_columns import (
     check_columns,
     columns_changed,
 )
-from memwal_sql.statements.queries.tokens import Statement, statement_of
+
+# The table of a search that does not name it by a text.
+_UNNAMED: TableName = ("", "", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +60,19 @@ class _Use:
     start: int
     end: int
     alone: bool = False
-    call: SearchCall | None = None
+    call: Search | None = None
 
-    def text(self, schema: str | None, is_named: bool = False) -> str | None:
-        """What stands there, if the table is read as the one in a schema of its own: under its
-        name, which its columns go by; None for no change. `is_named`: also where the name stands
-        for all of them, as in `t.*`."""
+    def text(self, schema: str | None, is_named: bool) -> str | None:
+        """What stands for a reference, if the table is read as the one in a schema of its own:
+        under its name, which its columns go by; None for no change. `is_named`: also where the name
+        stands for all of them, as in `t.*`."""
         name = quoted(self.name[-1])
         table = None if schema is None else f"{quoted(schema)}.{name}"
-        if self.call is not None:
-            return self.call.text(table)
         return f"{table} AS {name}" if table is not None and is_named and self.alone else table
+
+    def table(self, schema: str | None) -> str | None:
+        """The name of the table that is searched, if it is the one in a schema of its own."""
+        return None if schema is None else f"{quoted(schema)}.{quoted(self.name[-1])}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +92,7 @@ class _Query:
         left = Counter(scans(self.frame))
         searches = [scan for scan in left.elements() if is_search(scan)]
         own = [scan for scan in left if scan.partition(".")[0] in self.schemas]
-        calls = [one for one in self.uses if one.call is not None and one.call.table is not None]
+        calls = [use for use in self.uses if use.call is not None and use.name != _UNNAMED]
         if len(searches) <= len(calls):
             own += searches
         return [scan for scan in left if scan not in own]
@@ -103,7 +100,7 @@ class _Query:
 
 def frame(
     ctx: datafusion.SessionContext,
-    query: str,
+    query: str | Text,
     parameters: Mapping[str, Any],
     strong: Mapping[TableName, pa.Schema] = MappingProxyType({}),
     pins: Pins | None = None,
@@ -124,7 +121,8 @@ def frame(
     functions = search_functions(ctx)
     changed = [one.table for name in strong if (one := functions.registered(name, ctx))]
     uris = frozenset(cast(WritableTable, table).uri for table in changed)
-    found = _planned(ctx, query, parameters, strong, uris, pins, options)
+    source = query if isinstance(query, Text) else Text(query, query)
+    found = _planned(ctx, source, parameters, strong, uris, pins, options)
     if pins is not None:
         _check_level(found, uris, pins)
     return found.frame
@@ -132,7 +130,7 @@ def frame(
 
 def _planned(
     ctx: datafusion.SessionContext,
-    query: str,
+    source: Text,
     parameters: Mapping[str, Any],
     strong: Mapping[TableName, pa.Schema],
     uris: Collection[str],
@@ -140,18 +138,17 @@ def _planned(
     options: datafusion.SQLOptions = QUERIES,
 ) -> _Query:
     """The query, with the tables at `uris` as they are now under all of their names."""
-    statement = statement_of(query)
-    clauses = as_of_clauses(statement)
-    query = without(query, clauses)
-    with statement.places():
-        parsed = _parsed(ctx, query, statement, parameters)
-        if pins is not None:
-            check_memberships(parsed)
-        uses = list(_uses(ctx, query, parsed, statement, clauses, parameters))
+    parsed = parsed_query(parser_of(ctx), source)
+    query = without(source.text, parsed.pasts)
+    if pins is not None:
+        check_memberships(parsed.misread)
+    uses = list(_uses(ctx, source, parsed, parameters))
     functions, pinned = search_functions(ctx), Pins() if pins is None else pins
     times = Counter((one.name, one.moment) for one in uses)
     known: dict[TableName, Registered | None] = {}
-    if len(uses) > 1 or pins is not None or strong or clauses:  # one scan reads one state anyway
+    if (
+        len(uses) > 1 or pins is not None or strong or parsed.pasts
+    ):  # one scan reads one state anyway
         known = {name: functions.registered(name, ctx) for name, _ in times}
     levels: dict[State, list[str]] = {}
     for (name, moment), count in times.items():
@@ -192,16 +189,12 @@ def _planned(
         schema_of = schemas.get((use.name, use.moment))
         # Two tables of one name are told apart by their schemas.
         text = use.text(schema_of, names[use.name[-1]] == 1)
+        if use.call is not None:
+            text = arguments_of(source, use.call, parameters, use.table(schema_of))
         if text is not None:
             edits.append(Edit(use.start, use.end, text))
-    try:
-        with in_schemas(ctx, tables):
-            text = edited(query, edits)
-            return _Query(planned_as_parsed(ctx, text, parameters, options), uses, tables)
-    except StatementError as error:
-        if error.at is not None:
-            check_values(statement)
-        raise
+    with in_schemas(ctx, tables):
+        return _Query(planned(ctx, edited(query, edits), parameters, options), uses, tables)
 
 
 def _check_level(query: _Query, uris: Collection[str], pins: Pins) -> None:
@@ -233,7 +226,7 @@ def may_read(
     """Whether a query may read a table as it is now, under whatever name, or by a view: unless its
     plan shows that it does not."""
     functions = search_functions(ctx)
-    found = _planned(ctx, query, parameters, {}, (), Pins())
+    found = _planned(ctx, Text(query, query), parameters, {}, (), Pins())
     for use in found.uses:
         known = functions.registered(use.name, ctx) if use.moment is None else None
         if known is not None and cast(WritableTable, known.table).uri == table.uri:
@@ -242,41 +235,18 @@ def may_read(
         return bool(found.others()) and reads_mounted(found.frame)
 
 
-def _parsed(
-    ctx: datafusion.SessionContext, query: str, statement: Statement, parameters: Mapping[str, Any]
-) -> SqlText:
-    parsed = parser_of(ctx).statements(query)
-    if parsed is not None:
-        return parsed
-    list(search_calls(statement, parameters))  # whose errors say more
-    try:
-        raise unreadable(ctx, query, parameters)
-    except StatementError as error:
-        check_values(statement)
-        raise StatementError(error.message, statement.text, error.at) from error.__cause__
-
-
 def _uses(
-    ctx: datafusion.SessionContext,
-    query: str,
-    parsed: SqlText,
-    statement: Statement,
-    clauses: Sequence[AsOf],
-    parameters: Mapping[str, Any],
+    ctx: datafusion.SessionContext, source: Text, parsed: SqlQuery, parameters: Mapping[str, Any]
 ) -> Iterator[_Use]:
-    """The tables of a query, which no clause stands in any more.
-
-    Raises InvalidCallError, with the place, for a clause that follows no table.
-    """
-    left = {one.after: one for one in clauses}
-    for start, end, parts, alone in parsed.tables():
+    """The tables of a query. Raises InvalidCallError, with the place, for AS OF that follows no
+    table."""
+    pasts = {past.after: past for past in parsed.pasts}
+    for start, end, parts, alone in parsed.tables:
         if len(parts) <= NAME_PARTS:
-            clause = left.pop(end, None)
-            moment = None if clause is None else clause.moment(ctx, parameters)
+            past = pasts.pop(end, None)
+            moment = None if past is None else moment_of(ctx, past, parameters)
             yield _Use(whole_name(parts), moment, start, end, alone)
-    for call in search_calls(statement, parameters):
-        yield _Use(call.table or ("", "", ""), None, call.start, call.end, call=call)
-    if left:
-        planned(ctx, query, parameters)  # raises where the text is not a query
-        clause = next(iter(left.values()))
-        raise statement.error("AS OF must follow the name of a table", clause.place)
+    for call in parsed.searches:
+        yield _Use(searched_table(call) or _UNNAMED, None, call.start, call.end, call=call)
+    for past in pasts.values():
+        raise source.error("AS OF must follow the name of a table", past.start)

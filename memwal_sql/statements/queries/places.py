@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from memwal_native import SqlParser
+from memwal_native.syntax import SqlParser
 from memwal_sql.errors import InvalidCallError
 
 Name = tuple[str, ...]
@@ -39,24 +38,6 @@ def before(at: int, edits: Sequence[Edit]) -> int:
             return start
         longer += len(new) - (end - start)
     return at - longer
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """The text that a user gave, and what became of it since: edits after edits."""
-
-    text: str
-    edits: tuple[Sequence[Edit], ...] = ()
-
-    def edited(self, edits: Sequence[Edit]) -> Source:
-        """The same with further edits."""
-        return Source(self.text, (*self.edits, edits))
-
-    def place(self, at: int) -> int:
-        """Where in the user's text stands what is at a place after all edits."""
-        for edits in reversed(self.edits):
-            at = before(at, edits)
-        return at
 
 
 class StatementError(InvalidCallError):

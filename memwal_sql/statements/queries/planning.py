@@ -8,11 +8,9 @@ from typing import Any
 import datafusion
 import pyarrow as pa
 
-from memwal_native import SqlParser
-from memwal_sql.errors import InvalidCallError, MemWalError, UnsupportedError
+from memwal_native.syntax import SqlParser
+from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.statements.queries.datafusion_errors import error_of
-from memwal_sql.statements.queries.places import StatementError
-from memwal_sql.statements.queries.tokens import Statement
 
 QUERIES = (
     datafusion.SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
@@ -45,44 +43,11 @@ def planned(
     parameters: Mapping[str, Any],
     options: datafusion.SQLOptions = QUERIES,
 ) -> datafusion.DataFrame:
-    """What DataFusion itself makes of a statement, whatever class the session is of: of a query,
-    unless the options allow more.
-
-    Raises InvalidCallError for what it can't plan, and for what nests deeper than texts are read
-    here.
+    """What DataFusion itself makes of a text that has been parsed, whatever class the session is
+    of: of a query, unless the options allow more. Raises InvalidCallError for what it can't plan.
     """
-    if parser_of(ctx).statements(text) is None:
-        raise unreadable(ctx, text, parameters)
-    return planned_as_parsed(ctx, text, parameters, options)
-
-
-def planned_as_parsed(
-    ctx: datafusion.SessionContext,
-    text: str,
-    parameters: Mapping[str, Any],
-    options: datafusion.SQLOptions = QUERIES,
-) -> datafusion.DataFrame:
-    """The same for a text that has been parsed."""
     with planning_errors(text):
         return datafusion.SessionContext.sql(ctx, text, options, _scalars(parameters))
-
-
-def unreadable(
-    ctx: datafusion.SessionContext, text: str, parameters: Mapping[str, Any]
-) -> MemWalError:
-    """The error for a text that is not read here: what DataFusion says of it, if that is no SQL in
-    this session either."""
-    scalars = _scalars(parameters)
-    try:
-        with planning_errors(text):
-            datafusion.SessionContext.sql(ctx, text, QUERIES, param_values=scalars)
-    except StatementError as error:
-        if error.at is not None:
-            return error
-    return UnsupportedError(
-        "which tables this statement reads is not known, as it nests deeper than 50 levels: nest "
-        "it less"
-    )
 
 
 def _scalars(parameters: Mapping[str, Any]) -> dict[str, pa.Scalar]:
@@ -120,12 +85,8 @@ def refuse_unused(names: Collection[str], form: str = "$name") -> None:
         )
 
 
-def check_table(
-    ctx: datafusion.SessionContext, statement: Statement, start: int, stop: int
-) -> None:
-    """Raise InvalidCallError, with the place, where a session has no table of the name that stands
-    there."""
-    name = statement.slice(start, stop)
+def check_table(ctx: datafusion.SessionContext, name: str) -> None:
+    """Raise InvalidCallError where a session has no table of a name, which is as it is written."""
     planned(ctx, f"SELECT 1 FROM {name}", {})  # noqa: S608 - the user's own text
 
 
@@ -154,7 +115,7 @@ def values(
     return [column[0] for column in row.columns]
 
 
-def moment_of(value: pa.Scalar) -> datetime:
+def time_of(value: pa.Scalar) -> datetime:
     """A timestamp as Python has it: cut to microseconds, and in UTC if it says no zone.
 
     Raises InvalidCallError for a time, or a zone, that Python has not.

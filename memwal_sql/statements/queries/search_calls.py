@@ -5,100 +5,71 @@ take neither of.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import date, time
 from decimal import Decimal
 from math import isfinite
 from typing import Any
 
+from memwal_native.syntax import Argument, Search
 from memwal_sql.arguments import literal
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.search.request import DEFAULT_K
 from memwal_sql.session.table_functions import FUNCTIONS, TableName, table_name
-from memwal_sql.statements.queries.tokens import Statement, statement_of
+from memwal_sql.statements.queries.parsed import Text
+from memwal_sql.statements.queries.places import Edit, edited
 
 _ARGUMENTS = {
     name: ("table", *function.arguments, "k") for function in FUNCTIONS for name in function.names
 }
 
 
-@dataclass(frozen=True, slots=True)
-class SearchCall:
-    """A call.
+def searched_table(call: Search) -> TableName | None:
+    """The table that is searched; None if it is not given as text."""
+    name = call.arguments[0].string
+    return None if name is None else table_name(name)
 
-    Attributes:
-        table: that is searched; None if it is not given as text.
-        start, end: of the characters between its parentheses.
-        arguments: their texts, by position, the first of which names the table.
+
+def arguments_of(
+    source: Text, call: Search, parameters: Mapping[str, Any], table: str | None = None
+) -> str:
+    """The arguments of a search by position, with the values of parameters written out, and with
+    another table's name if one is given.
+
+    Raises InvalidCallError, with the place, for an argument that is named twice, that others stand
+    after, or that is missing.
     """
-
-    table: TableName | None
-    start: int
-    end: int
-    arguments: tuple[str, ...]
-
-    def text(self, table: str | None = None) -> str:
-        """Its arguments, with another table's name if one is given."""
-        first = self.arguments[:1] if table is None else (literal(table),)
-        return ", ".join((*first, *self.arguments[1:]))
-
-
-def search_calls(statement: Statement, parameters: Mapping[str, Any]) -> Iterator[SearchCall]:
-    """The searches that stand in a statement, with the values of parameters written out.
-
-    Raises InvalidCallError, with the place, for an argument that is named twice or that others
-    stand after.
-    """
-    for place in range(1, len(statement) - 1):
-        names = _ARGUMENTS.get(statement.tokens[place].name)
-        if names is None or not statement.tokens[place].is_name:
+    names = _ARGUMENTS[call.name]
+    given: list[str] = []
+    named: dict[str, str] = {}
+    for argument in call.arguments:
+        text, at = _value(argument, parameters), argument.start
+        if argument.name is None:
+            if named:
+                raise source.error("an argument without a name follows one with a name", at)
+            given.append(text)
             continue
-        if statement.symbol(place + 1) != "(":
-            continue
-        first, after = place + 2, statement.closing(place + 1)
-        parts = statement.split(first, after - 1)
-        if not parts:
-            continue
-        arguments = _positional(statement, parts, names, parameters)
-        tokens = statement_of(arguments[0]).tokens
-        yield SearchCall(
-            table_name(tokens[0].value) if [one.kind for one in tokens] == ["string"] else None,
-            statement.tokens[first].start,
-            statement.tokens[after - 2].end,
-            tuple(arguments),
-        )
+        if argument.name in named or argument.name in names[: len(given)]:
+            raise source.error("this argument is given twice", at)
+        named[argument.name] = text
+    if named:
+        given = _positional(source, call, names, given, named)
+    if table is not None:
+        given[0] = literal(table)
+    return ", ".join(given)
 
 
 def _positional(
-    statement: Statement,
-    parts: Sequence[tuple[int, int]],
-    names: Sequence[str],
-    parameters: Mapping[str, Any],
+    source: Text, call: Search, names: Sequence[str], given: list[str], named: dict[str, str]
 ) -> list[str]:
-    given: list[str] = []
-    named: dict[str, str] = {}
-    for first, last in parts:
-        if statement.symbol(first + 1) != "=>":
-            if named:
-                raise statement.error("an argument without a name follows one with a name", first)
-            given.append(_value(statement, first, last, parameters))
-            continue
-        name = statement.tokens[first].name
-        if name in named or name in names[: len(given)]:
-            raise statement.error("this argument is given twice", first)
-        if first + 2 == last:
-            raise statement.error("the value of this argument is missing", first)
-        named[name] = _value(statement, first + 2, last, parameters)
-    if not named:
-        return given
     for name in names[len(given) :]:
         if name in named or name == "k":
             given.append(named.pop(name, str(DEFAULT_K)))
         else:
-            raise statement.error(f"the argument {name} is missing", parts[0][0])
+            raise source.error(f"the argument {name} is missing", call.start)
     if named and len(given) > len(names):
-        raise statement.error("give options by name or as one struct, not both", parts[-1][0])
+        message = "give options by name or as one struct, not both"
+        raise source.error(message, call.arguments[-1].start)
     if list(named) == ["options"]:
         given.append(named.pop("options"))
     if named:
@@ -107,14 +78,13 @@ def _positional(
     return given
 
 
-def _value(statement: Statement, first: int, last: int, parameters: Mapping[str, Any]) -> str:
-    text, begin = "", statement.tokens[first].start
-    for token in statement.tokens[first:last]:
-        if token.kind == "placeholder" and token.value[1:] in parameters:
-            value = value_literal(parameters[token.value[1:]], token.value)
-            text += statement.text[begin : token.start] + value
-            begin = token.end
-    return text + statement.text[begin : statement.tokens[last - 1].end]
+def _value(argument: Argument, parameters: Mapping[str, Any]) -> str:
+    edits = [
+        Edit(start, end, value_literal(parameters[name[1:]], name))
+        for name, start, end in argument.parameters
+        if name[1:] in parameters
+    ]
+    return edited(argument.text, edits)
 
 
 def value_literal(value: Any, name: str) -> str:

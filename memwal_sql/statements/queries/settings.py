@@ -5,8 +5,9 @@ from weakref import WeakKeyDictionary
 import datafusion
 import pyarrow as pa
 
+from memwal_native.syntax import Variable
 from memwal_sql.errors import UnsupportedError
-from memwal_sql.statements.queries.tokens import Statement
+from memwal_sql.statements.queries.parsed import Statement
 from memwal_sql.write.statement import SNAPSHOT, check_isolation
 
 _NAME = ("memwal", "isolation")
@@ -30,54 +31,28 @@ def check_catalog(ctx: datafusion.SessionContext) -> None:
         )
 
 
-def show_variable(ctx: datafusion.SessionContext, statement: Statement) -> pa.Table | None:
-    """The answer of `SHOW memwal.isolation`, as DataFusion gives it of its own; None for others."""
-    if not _is_ours(statement):
-        return None
-    return pa.table({"name": [".".join(_NAME)], "value": [isolation(ctx)]})
-
-
-def reset_variable(ctx: datafusion.SessionContext, statement: Statement) -> bool:
-    """Run `RESET memwal.isolation`; whether it is that."""
-    if not _is_ours(statement):
-        return False
-    _sessions.pop(ctx, None)
-    return True
-
-
-def _is_ours(statement: Statement) -> bool:
-    return (
-        len(statement) > 1
-        and statement.tokens[1].is_name
-        and statement.table(1) == (_NAME, len(statement))
-    )
-
-
-def set_variable(ctx: datafusion.SessionContext, statement: Statement) -> bool:
-    """Run `SET memwal.isolation = 'serializable'`, or `'snapshot'`; whether it is that.
+def run_variable(
+    ctx: datafusion.SessionContext, statement: Statement, variable: Variable
+) -> pa.Table | None:
+    """Run SET, SHOW or RESET of a variable of this package; None for others.
 
     Raises InvalidCallError for another value, or another name of ours, and UnsupportedError for the
     catalog and schema that names without one stand for.
     """
-    if len(statement) == 1 or not statement.tokens[1].is_name:
-        return False
-    if statement.has(1, "TRANSACTION") or statement.has(1, "SESSION CHARACTERISTICS"):
-        message = "SET memwal.isolation = 'serializable' says how statements are isolated"
-        raise UnsupportedError(str(statement.error(message, 1)))
-    name, place = statement.table(1)
-    if ".".join(name) in _DEFAULTS:
-        raise UnsupportedError(
-            str(statement.error("names alone are those of datafusion.public: say the catalog", 1))
-        )
+    name, at = tuple(variable.name.parts), variable.name.start
+    if statement.sql.word == "SET" and ".".join(name) in _DEFAULTS:
+        message = "names alone are those of datafusion.public: say the catalog"
+        raise statement.unsupported(message, at)
     if name[0] != _NAME[0]:
-        return False
+        return None
     if name != _NAME:
-        raise statement.error(f"there is {'.'.join(_NAME)} to be set", 1)
-    if statement.symbol(place) != "=" and statement.keyword(place) != "TO":
-        raise statement.error("`= value` must follow", place)
-    if len(statement) != place + 2:
-        raise statement.error("one value must follow", place + 1)
-    value = statement.tokens[place + 1].value.lower()
-    check_isolation(value)
-    _sessions[ctx] = value
-    return True
+        raise statement.error(f"there is {'.'.join(_NAME)} to be set", at)
+    if statement.sql.word == "SHOW":
+        return pa.table({"name": [".".join(_NAME)], "value": [isolation(ctx)]})
+    if statement.sql.word == "RESET":
+        _sessions.pop(ctx, None)
+        return pa.table({})
+    level = (variable.value or "").lower()
+    check_isolation(level)
+    _sessions[ctx] = level
+    return pa.table({})

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from exec_nodes.base.brief import shortened
 from exec_nodes.base.interrupts import is_native
-from memwal_native import SqlParser
+from memwal_native.syntax import SqlParser
 from memwal_sql.arguments import check_expression, unquoted
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.state.schema import stored_type

@@ -1,11 +1,12 @@
 //! DataFusion's parser, in its default dialect.
 
-use datafusion_common::Result;
+use std::sync::Arc;
+
 use datafusion_common::config::{Dialect, SqlParserOptions};
 use datafusion_execution::config::SessionConfig;
 use datafusion_ffi::df_result;
 use datafusion_ffi::execution::FFI_TaskContextProvider;
-use datafusion_sql::parser::{DFParser, DFParserBuilder};
+use datafusion_sql::parser::DFParserBuilder;
 use datafusion_sql::sqlparser::dialect::GenericDialect;
 use datafusion_sql::sqlparser::tokenizer::{TokenWithSpan, Tokenizer, TokenizerError};
 use pyo3::exceptions::PyValueError;
@@ -14,7 +15,10 @@ use pyo3::types::PyCapsule;
 
 use crate::python::errors::{guarded, python_error};
 use crate::sql::depth::is_too_deep;
-use crate::sql::text::{Parsed, SqlText};
+use crate::sql::distances::{Distance, distances};
+use crate::sql::reader::Source;
+use crate::sql::statement::{SqlQuery, SqlStatement, query, statement};
+use crate::sql::text::{SqlText, Tree};
 use crate::sql::tokens::{Found, placed};
 
 const TOO_DEEP: &str = "the text nests too deep: it has too many operators in a row. Write x = 1 OR \
@@ -61,30 +65,40 @@ impl SqlParser {
         Ok(placed(sql, tokens))
     }
 
-    /// None for a text that can't be parsed, or not in DataFusion's default depth.
-    fn statements(&self, sql: &str) -> PyResult<Option<SqlText>> {
-        self.parsed(sql, |parser| Ok(Parsed::Statements(parser.parse_statements()?.into())))
+    /// A statement of this package or of DataFusion.
+    fn statement(&self, py: Python<'_>, sql: &str) -> PyResult<SqlStatement> {
+        let (source, tokens) = self.tokenized(sql)?;
+        statement(py, &source, tokens)
+    }
+
+    /// A text that DataFusion reads; `searches` are the names of functions that search.
+    fn query(&self, sql: &str, searches: Vec<String>) -> PyResult<SqlQuery> {
+        let (source, tokens) = self.tokenized(sql)?;
+        query(&source, tokens, &searches)
+    }
+
+    /// The distance operators of a text.
+    fn distances(&self, sql: &str) -> PyResult<Vec<Distance>> {
+        let (source, tokens) = self.tokenized(sql)?;
+        Ok(distances(&source, tokens))
     }
 
     /// None for a text that can't be parsed.
-    fn expression(&self, sql: &str) -> PyResult<Option<SqlText>> {
-        self.parsed(sql, |parser| Ok(Parsed::Expression(parser.parse_into_expr()?.expr)))
-    }
-}
-
-impl SqlParser {
-    fn parsed(
-        &self,
-        sql: &str,
-        parse: impl FnOnce(&mut DFParser<'_>) -> Result<Parsed>,
-    ) -> PyResult<Option<SqlText>> {
+    #[staticmethod]
+    fn expression(sql: &str) -> PyResult<Option<SqlText>> {
         let Ok(tokens) = read(sql)? else {
             return Ok(None);
         };
         let parser = || DFParserBuilder::new(tokens).with_dialect(&GenericDialect {}).build();
-        let parsed = guarded(|| parse(&mut parser()?));
-        let normalizes = self.normalizes;
-        Ok(parsed.ok().map(|parsed| SqlText { text: sql.to_owned(), parsed, normalizes }))
+        let parsed = guarded(|| parser()?.parse_into_expr());
+        Ok(parsed.ok().map(|parsed| SqlText { tree: Tree::Expression(parsed.expr) }))
+    }
+}
+
+impl SqlParser {
+    fn tokenized(&self, sql: &str) -> PyResult<(Arc<Source>, Vec<TokenWithSpan>)> {
+        let tokens = read(sql)?.map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Ok((Arc::new(Source::new(sql, self.normalizes)), tokens))
     }
 }
 

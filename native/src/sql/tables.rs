@@ -5,14 +5,14 @@ use std::ops::ControlFlow;
 
 use datafusion_sql::sqlparser::ast::{Ident, ObjectName, Query, TableFactor, Visitor};
 
-use crate::sql::tokens::Lines;
+use crate::sql::reader::Source;
 
 /// (start, end, parts, whether an alias may follow): the places are those of characters.
 pub type Placed = (usize, usize, Vec<String>, bool);
 
 /// The names of tables, without those that stand for a query of a WITH.
-pub struct Tables {
-    normalizes: bool,
+pub struct Tables<'a> {
+    source: &'a Source,
     /// Each with whether it stands alone where an alias may follow it.
     names: Vec<(ObjectName, bool)>,
     /// The address of the name that the visit is about to come to, if it stands so.
@@ -25,11 +25,10 @@ pub struct Tables {
     defined: HashMap<*const Query, (String, bool)>,
 }
 
-impl Tables {
-    /// `normalizes`: whether names that are not quoted are in lower case.
-    pub fn new(normalizes: bool) -> Self {
+impl<'a> Tables<'a> {
+    pub fn new(source: &'a Source) -> Self {
         Self {
-            normalizes,
+            source,
             names: Vec::new(),
             alone: None,
             visible: Vec::new(),
@@ -39,21 +38,20 @@ impl Tables {
     }
 
     /// Where they stand in the text, their parts, and whether an alias may follow there.
-    pub fn placed(self, text: &str) -> Vec<Placed> {
-        let lines = Lines::of(text);
+    pub fn placed(self) -> Vec<Placed> {
         let placed = self.names.iter().filter_map(|(table, alone)| {
-            let parts: Option<Vec<&Ident>> = table.0.iter().map(|part| part.as_ident()).collect();
+            let parts: Option<Vec<Ident>> =
+                table.0.iter().map(|part| part.as_ident().cloned()).collect();
             let parts = parts?;
-            let start = lines.place(parts.first()?.span.start);
-            let end = lines.place(parts.last()?.span.end);
-            let parts = parts.into_iter().map(|part| name(part, self.normalizes)).collect();
+            let (start, end) = self.source.span(&parts)?;
+            let parts = parts.iter().map(|part| self.source.name(part)).collect();
             Some((start, end, parts, *alone))
         });
         placed.collect()
     }
 }
 
-impl Visitor for Tables {
+impl Visitor for Tables<'_> {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
@@ -61,16 +59,13 @@ impl Visitor for Tables {
         if let Some((name, true)) = self.defined.get(&std::ptr::from_ref(query)) {
             self.visible.push(name.clone());
         }
-        let normalizes = self.normalizes;
+        let source = self.source;
         let tables = query
             .with
             .iter()
             .flat_map(|with| with.cte_tables.iter().map(|table| (table, with.recursive)));
         self.defined.extend(tables.map(|(table, recursive)| {
-            (
-                std::ptr::from_ref(table.query.as_ref()),
-                (name(&table.alias.name, normalizes), recursive),
-            )
+            (std::ptr::from_ref(table.query.as_ref()), (source.name(&table.alias.name), recursive))
         }));
         ControlFlow::Continue(())
     }
@@ -92,7 +87,7 @@ impl Visitor for Tables {
 
     fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<()> {
         let lone = match relation.0.as_slice() {
-            [part] => part.as_ident().map(|part| name(part, self.normalizes)),
+            [part] => part.as_ident().map(|part| self.source.name(part)),
             _ => None,
         };
         if lone.is_none_or(|lone| !self.visible.contains(&lone)) {
@@ -103,12 +98,7 @@ impl Visitor for Tables {
     }
 }
 
-/// A name as a session looks it up.
-fn name(name: &Ident, normalizes: bool) -> String {
-    if normalizes { normal(name) } else { name.value.clone() }
-}
-
-/// The same by default.
+/// A name as a session looks it up by default.
 pub fn normal(name: &Ident) -> String {
     match name.quote_style {
         Some(_) => name.value.clone(),

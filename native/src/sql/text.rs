@@ -6,51 +6,35 @@ use datafusion_sql::parser::{CopyToSource, Statement};
 use datafusion_sql::sqlparser::ast::{Expr, Visit, Visitor};
 use pyo3::prelude::*;
 
-use crate::sql::memberships;
-use crate::sql::tables::{Placed, Tables};
-
-/// Statements, or one expression.
+/// A text that has been parsed.
 #[pyclass(frozen, module = "memwal_native")]
 pub struct SqlText {
-    pub text: String,
-    pub parsed: Parsed,
-    pub normalizes: bool,
+    pub tree: Tree,
 }
 
-pub enum Parsed {
+/// Statements, or one expression.
+pub enum Tree {
     Statements(Vec<Statement>),
     Expression(Expr),
 }
 
-impl SqlText {
-    fn visit<V: Visitor>(&self, visitor: &mut V) -> ControlFlow<V::Break> {
-        match &self.parsed {
-            Parsed::Statements(statements) => {
-                statements.iter().try_for_each(|one| visit(one, visitor))
+impl Tree {
+    pub fn visit<V: Visitor>(&self, visitor: &mut V) -> ControlFlow<V::Break> {
+        match self {
+            Self::Statements(statements) => {
+                statements.iter().try_for_each(|statement| visit(statement, visitor))
             }
-            Parsed::Expression(expression) => expression.visit(visitor),
+            Self::Expression(expression) => expression.visit(visitor),
         }
     }
 }
 
 #[pymethods]
 impl SqlText {
-    fn tables(&self) -> Vec<Placed> {
-        let mut tables = Tables::new(self.normalizes);
-        let _ = self.visit(&mut tables);
-        tables.placed(&self.text)
-    }
-
-    fn misread_memberships(&self) -> Vec<String> {
-        let mut misread = memberships::Misread::default();
-        let _ = self.visit(&mut misread);
-        misread.found
-    }
-
     /// Whether it calls functions, so that it may mean something else each time it is asked, as
     /// `now()` does.
     fn calls_functions(&self) -> bool {
-        self.visit(&mut Calls).is_break()
+        self.tree.visit(&mut Calls).is_break()
     }
 }
 

@@ -32,6 +32,7 @@ fn named(token: Token) -> Option<(&'static str, String)> {
 }
 
 /// Where the lines of a text begin, in characters.
+#[derive(Debug)]
 pub struct Lines(Vec<usize>);
 
 impl Lines {

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_native import SqlParser
+from memwal_native.syntax import SqlParser
 from memwal_sql.storage.proto_gen import lance_table_pb2, mem_wal_pb2
 from planner.predicates.condition import condition_of
 from tests.planner.predicates.said import Said
@@ -60,7 +60,7 @@ def test_long_texts_that_are_not_deep_are_read() -> None:
         "SELECT " + "(" * 40 + "1" + ")" * 40,
     ]
     for text in texts:
-        assert SqlParser().statements(text) is not None, text[:80]
+        assert SqlParser().query(text, []) is not None, text[:80]
     with pytest.raises(ValueError, match="nests too deep"):
         SqlParser().tokens("SELECT 1" + " + 1" * 200)
 

@@ -27,7 +27,7 @@ def test_values_are_taken_or_refused_by_errors_of_this_package(tmp_path: Path) -
         (f"SELECT '{deep}' <-> v AS d FROM t", {}),
         ("SELECT $q <-> v FROM t", {"q": deep}),
     ):
-        with pytest.raises(mw.InvalidCallError, match="is no vector"):
+        with pytest.raises(mw.InvalidCallError, match="is not a vector"):
             mw.sql(context, text, **value).to_pylist()
     for pattern in ("(" * 2_000 + ")" * 2_000, "(", "((a{0,1000}){0,1000}){0,1000}"):
         for condition in (f"regexp_like(s, '{pattern}')", f"s ~ '{pattern}'"):

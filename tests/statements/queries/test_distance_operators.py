@@ -11,7 +11,6 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.statements.queries.distance_operators import with_distances
-from memwal_sql.statements.queries.tokens import statement_of
 
 VECTORS = np.array([[1, 2], [3, -1], [0, 0.5], [-2, 2], [0.25, 1]], np.float32)
 Q = [0.5, 1.5]
@@ -108,7 +107,7 @@ def test_a_text_that_is_no_vector_is_an_error_with_its_place(
     for given, used in ((f"'{text}'", {}), ("$q", {"q": text})):
         if operator == "<=>" and given != "$q" and not text.startswith("["):
             continue  # equality with NULLs, to DataFusion, but for the column beside it
-        with pytest.raises(mw.InvalidCallError, match=r"no vector, as '\[0.5, 1\]' is, at line 1"):
+        with pytest.raises(mw.InvalidCallError, match=r"not a vector, as '\[0.5, 1\]' is, at"):
             mw.sql(session, f"SELECT v {operator} {given} FROM t", **used)
 
 
@@ -135,15 +134,13 @@ def test_without_a_vector_null_safe_equality_is_left_to_datafusion(
     session: datafusion.SessionContext,
 ) -> None:
     text = "SELECT id FROM t WHERE n <=> NULL"
-    assert with_distances(session, statement_of(text), {}).text == text
+    assert with_distances(session, text, {}).text == text
     assert sorted(mw.sql(session, text).to_pydict()["id"]) == [1, 3]
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("SELECT v <-> $q + 1 FROM t", "parentheses, at line 1, column 17"),
-        ("SELECT 1 -\n v <-> $q FROM t", "parentheses, at line 1, column 10"),
         ("SELECT <-> $q FROM t", "before its operator, at line 1, column 8"),
         ("SELECT v <-> FROM t", "after its operator, at line 1, column 10"),
     ],
@@ -157,5 +154,4 @@ def test_what_can_t_be_read_is_an_error_with_its_place(
 
 def test_texts_without_them_stay_as_they_are(session: datafusion.SessionContext) -> None:
     for text in ("SELECT '<->' FROM t", "SELECT n < -1, n <> 2, n<-1 FROM t", "SELECT 1 -- <->"):
-        statement = statement_of(text)
-        assert with_distances(session, statement, {}) is statement
+        assert with_distances(session, text, {}).text == text

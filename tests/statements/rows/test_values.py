@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -260,14 +259,13 @@ def test_the_first_of_texts_that_are_none_is_named() -> None:
             fitted(pa.array(texts), field)
 
 
-def test_texts_with_and_without_a_zone_are_copied(
-    uri: str, ctx: datafusion.SessionContext, tmp_path: Path
+def test_texts_with_and_without_a_zone_are_read_in_that_of_the_column(
+    uri: str, ctx: datafusion.SessionContext
 ) -> None:
     rows = Rows(uri, ctx, pa.timestamp("us", "Europe/Oslo"))
     texts = ["2024-01-02", "2024-01-02T03:04:05Z", "2024-01-02 03:04:05", "2024-01-02 03:04-05:30"]
-    lines = "".join(f"{place},{text}\n" for place, text in enumerate([*texts, ""]))
-    (tmp_path / "times.csv").write_text(f"id,n\n{lines}")
-    mw.sql(ctx, f"COPY t FROM '{tmp_path}/times.csv'")
+    ctx.from_pydict({"id": list(range(5)), "n": [*texts, None]}, name="times")
+    mw.sql(ctx, "INSERT INTO t SELECT * FROM times")
     midnight, hour = datetime(2024, 1, 1, 23, tzinfo=UTC), timedelta(hours=1)
     of_day = timedelta(hours=3, minutes=4)
     assert rows.table.get([0, 1, 2, 3, 4])["n"].to_pylist() == [

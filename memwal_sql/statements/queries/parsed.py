@@ -1,0 +1,119 @@
+"""A statement as DataFusion's parser reads it, with the forms that this package adds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from memwal_native.syntax import SqlParser, SqlQuery, SqlStatement
+from memwal_sql.arguments import check_lengths
+from memwal_sql.errors import UnsupportedError
+from memwal_sql.session.table_functions import FUNCTIONS
+from memwal_sql.statements.queries.places import Edit, StatementError, before, offset_of
+
+_PLACE = re.compile(r" at Line: (\d+), Column: (\d+)$")
+_NO_LINE = re.compile(r"[^\n]")
+_SEARCHES = [name for function in FUNCTIONS for name in function.names]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """The text of a statement.
+
+    Attributes:
+        text: as it is read.
+        original: as the user gave it, before `edits`.
+    """
+
+    text: str
+    original: str
+    edits: Sequence[Edit] = ()
+
+    def error(self, message: str, at: int) -> StatementError:
+        """An error with the place in the user's text of what stands at a place here."""
+        return StatementError(message, self.original, before(at, self.edits))
+
+    @contextmanager
+    def parser_errors(self) -> Iterator[None]:
+        """Within it, what the parser raises is InvalidCallError, or UnsupportedError where the text
+        nests too deep."""
+        try:
+            yield
+        except RecursionError as error:
+            raise UnsupportedError(str(error)) from None
+        except ValueError as error:
+            message, *at = error.args
+            if at:
+                raise self.error(message, min(at[0], len(self.text))) from None
+            if (found := _PLACE.search(message)) is None:
+                raise self.error(message, len(self.text.rstrip().rstrip(";"))) from None
+            place = offset_of(self.text, int(found[1]), int(found[2]))
+            raise self.error(message[: found.start()], place) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement and its text."""
+
+    source: Text
+    sql: SqlStatement
+
+    @property
+    def ctes(self) -> str:
+        """The text of the WITH clause before a change of rows; empty for none."""
+        return "" if self.sql.ctes is None else self.sql.ctes.text
+
+    def error(self, message: str, at: int) -> StatementError:
+        """An error with the place in the user's text."""
+        return self.source.error(message, at)
+
+    def unsupported(self, message: str, at: int) -> UnsupportedError:
+        """The same for what is not supported."""
+        return UnsupportedError(str(self.error(message, at)))
+
+
+def parsed(parser: SqlParser, source: Text) -> Statement:
+    """The one statement of a text.
+
+    Raises InvalidCallError, with the place, for a text that can't be read, with none or several,
+    and for a call that makes too long values.
+    """
+    with source.parser_errors():
+        statement = parser.statement(source.text)
+    check_lengths(source.text)
+    return Statement(source, statement)
+
+
+def parsed_query(parser: SqlParser, source: Text) -> SqlQuery:
+    """The tables and searches of a text that DataFusion reads. Raises as `parsed` does."""
+    with source.parser_errors():
+        return parser.query(source.text, _SEARCHES)
+
+
+def statement_texts(text: str) -> list[str]:
+    """The texts of the statements between semicolons, each on its own lines. Raises
+    InvalidCallError, with the place, for a quote that does not end, and for a parenthesis that ends
+    nothing."""
+    source, start, depth = Text(text, text), 0, 0
+    with source.parser_errors():
+        tokens = SqlParser.tokens(text)
+    symbols = [(symbol, at, end) for kind, symbol, at, end in tokens if kind == "symbol"]
+    for symbol, at, _ in symbols:
+        depth += (symbol == "(") - (symbol == ")")
+        if depth < 0:
+            raise source.error("this parenthesis ends nothing", at)
+    ends = [end for symbol, _, end in symbols if symbol == ";"]
+    texts = []
+    for end in [*ends, len(text)]:
+        part = _NO_LINE.sub(" ", text[:start]) + text[start:end]
+        texts += [part] if SqlParser.tokens(part.rstrip(";")) else []
+        start = end
+    return texts
+
+
+def parameters_of(text: str) -> set[str]:
+    """The names of the parameters in a text."""
+    with Text(text, text).parser_errors():
+        return {name[1:] for kind, name, _, _ in SqlParser.tokens(text) if kind == "placeholder"}

@@ -1,0 +1,213 @@
+//! sqlparser's parser, and where in the text stands what it takes.
+
+use std::sync::Arc;
+
+use datafusion_sql::sqlparser::ast::{Expr, Ident, ObjectName};
+use datafusion_sql::sqlparser::dialect::{Dialect, GenericDialect, Precedence};
+use datafusion_sql::sqlparser::keywords::Keyword;
+use datafusion_sql::sqlparser::parser::{Parser, ParserError};
+use datafusion_sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
+
+use crate::sql::query::is_blank;
+use crate::sql::tokens::Lines;
+use crate::sql::tree::{Expression, Part, Reference};
+
+pub type Parsed<T> = std::result::Result<T, ParserError>;
+
+static DIALECT: GenericDialect = GenericDialect {};
+
+/// How much an operator binds.
+pub fn precedence(of: Precedence) -> u8 {
+    DIALECT.prec_value(of)
+}
+
+/// A text, of which parts are sliced by the places of their characters.
+#[derive(Debug)]
+pub struct Source {
+    text: String,
+    lines: Lines,
+    /// Where each character begins in bytes; empty for a text of ASCII.
+    bytes: Vec<usize>,
+    length: usize,
+    normalizes: bool,
+}
+
+impl Source {
+    pub fn new(text: &str, normalizes: bool) -> Self {
+        let bytes: Vec<usize> = match text.is_ascii() {
+            true => Vec::new(),
+            false => text.char_indices().map(|(byte, _)| byte).collect(),
+        };
+        let length = if bytes.is_empty() { text.len() } else { bytes.len() };
+        Self { text: text.to_owned(), lines: Lines::of(text), bytes, length, normalizes }
+    }
+
+    pub fn slice(&self, start: usize, end: usize) -> &str {
+        self.text.get(self.byte(start)..self.byte(end)).unwrap_or_default()
+    }
+
+    pub fn start(&self, token: &TokenWithSpan) -> usize {
+        match token.token {
+            Token::EOF => self.length,
+            _ => self.lines.place(token.span.start),
+        }
+    }
+
+    pub fn end(&self, token: &TokenWithSpan) -> usize {
+        self.lines.place(token.span.end)
+    }
+
+    pub fn place(&self, location: Location) -> usize {
+        self.lines.place(location)
+    }
+
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Where a name stands: its first character, and the place after its last one.
+    pub fn span(&self, name: &[Ident]) -> Option<(usize, usize)> {
+        let (first, last) = (name.first()?, name.last()?);
+        Some((self.lines.place(first.span.start), self.lines.place(last.span.end)))
+    }
+
+    /// A name as a session looks it up.
+    pub fn name(&self, name: &Ident) -> String {
+        match name.quote_style {
+            None if self.normalizes => name.value.to_ascii_lowercase(),
+            _ => name.value.clone(),
+        }
+    }
+
+    fn byte(&self, place: usize) -> usize {
+        match self.bytes.is_empty() {
+            true => place,
+            false => self.bytes.get(place).copied().unwrap_or(self.text.len()),
+        }
+    }
+}
+
+pub struct Reader {
+    pub parser: Parser<'static>,
+    pub source: Arc<Source>,
+}
+
+impl Reader {
+    pub fn new(source: Arc<Source>, tokens: Vec<TokenWithSpan>) -> Self {
+        // Without blanks a place of the parser is one token, to which it can go back.
+        let tokens = tokens.into_iter().filter(|token| !is_blank(token)).collect();
+        Self { parser: Parser::new(&DIALECT).with_tokens_with_locations(tokens), source }
+    }
+
+    /// The place of the next token.
+    pub fn start(&self) -> usize {
+        self.source.start(self.parser.peek_token_ref())
+    }
+
+    /// The place after the last token that was taken.
+    pub fn end(&self) -> usize {
+        match self.parser.index() {
+            0 => 0,
+            index => self.source.end(self.parser.token_at(index - 1)),
+        }
+    }
+
+    pub fn part_from(&self, start: usize) -> Part {
+        let end = self.end();
+        Part { text: self.source.slice(start, end).to_owned(), start, end }
+    }
+
+    pub fn expression(&mut self) -> Parsed<Expression> {
+        self.expression_by(Parser::parse_expr)
+    }
+
+    pub fn expression_by(
+        &mut self,
+        take: impl FnOnce(&mut Parser<'static>) -> Parsed<Expr>,
+    ) -> Parsed<Expression> {
+        let start = self.start();
+        let expr = take(&mut self.parser)?;
+        let part = self.part_from(start);
+        Ok(Expression { part, expr: Arc::new(expr), source: Arc::clone(&self.source) })
+    }
+
+    /// The name of a table or a column, with what stands before it.
+    pub fn reference(&mut self) -> Parsed<Reference> {
+        let start = self.start();
+        let name = self.parser.parse_object_name(false)?;
+        self.reference_of(&name, start)
+    }
+
+    pub fn reference_of(&self, name: &ObjectName, start: usize) -> Parsed<Reference> {
+        let parts: Option<Vec<&Ident>> = name.0.iter().map(|part| part.as_ident()).collect();
+        let Some(parts) = parts else {
+            return self.expected("a name");
+        };
+        let parts = parts.into_iter().map(|part| self.source.name(part)).collect();
+        let Part { text, start, end } = self.part_from(start);
+        Ok(Reference { parts, text, start, end })
+    }
+
+    pub fn name(&mut self) -> Parsed<String> {
+        Ok(self.source.name(&self.parser.parse_identifier()?))
+    }
+
+    /// Names in parentheses.
+    pub fn references(&mut self) -> Parsed<Vec<Reference>> {
+        self.parser.expect_token(&Token::LParen)?;
+        let references = self.list(Self::reference)?;
+        self.parser.expect_token(&Token::RParen)?;
+        Ok(references)
+    }
+
+    /// What stands between commas, of which there is at least one.
+    pub fn list<T>(&mut self, mut take: impl FnMut(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
+        let mut items = vec![take(self)?];
+        while self.parser.consume_token(&Token::Comma) {
+            items.push(take(self)?);
+        }
+        Ok(items)
+    }
+
+    pub fn takes(&mut self, keywords: &[Keyword]) -> bool {
+        self.parser.parse_keywords(keywords)
+    }
+
+    pub fn is_at(&self, keyword: Keyword) -> bool {
+        self.parser.peek_keyword(keyword)
+    }
+
+    pub fn is_at_token(&self, token: &Token) -> bool {
+        self.parser.peek_token_ref().token == *token
+    }
+
+    pub fn is_at_word(&self, word: &str) -> bool {
+        match &self.parser.peek_token_ref().token {
+            Token::Word(found) => {
+                found.quote_style.is_none() && found.value.eq_ignore_ascii_case(word)
+            }
+            _ => false,
+        }
+    }
+
+    pub fn takes_word(&mut self, word: &str) -> bool {
+        let takes = self.is_at_word(word);
+        if takes {
+            self.parser.advance_token();
+        }
+        takes
+    }
+
+    pub fn expected<T>(&self, what: &str) -> Parsed<T> {
+        self.parser.expected_ref(what, self.parser.peek_token_ref())
+    }
+
+    /// An error, with the place of the next token.
+    pub fn refused<T>(&self, message: &str) -> Parsed<T> {
+        let place = match self.parser.peek_token_ref().token {
+            Token::EOF => String::new(), // the place after the last token is that of no location
+            _ => self.parser.peek_token_ref().span.start.to_string(),
+        };
+        Err(ParserError::ParserError(format!("{message}{place}")))
+    }
+}
