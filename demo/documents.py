@@ -16,7 +16,7 @@ from pydoc_data.topics import topics
 
 import pyarrow as pa
 
-PACKAGES = ("datafusion", "lance", "numpy", "pyarrow", "sqlglot")
+PACKAGES = ("datafusion", "lance", "numpy", "pyarrow")
 _NOT_DOCUMENTED = frozenset(
     {"encodings", "idlelib", "lib2to3", "pydoc_data", "site-packages", "test", "tests"}
 )
