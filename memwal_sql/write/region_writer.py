@@ -49,7 +49,8 @@ class RegionWriter:
         region_id: the region.
         epoch: the writer epoch of the claim.
         entry_schema: the columns that the writer was opened with, and their field ids.
-        order: the lock of the table's writer, held while rows are enqueued.
+        order: the lock of the table's writer, held while rows are enqueued and where a region stops
+            to take them: so a statement enqueues rows of all of its regions or of none.
         recent: the keys written after the cuts that are open; read under `order`.
     """
 
@@ -253,7 +254,7 @@ class RegionWriter:
             if self._failure is None:
                 self.flush_wal()
         finally:
-            with self._lock:
+            with self.order, self._lock:
                 self._closed = True
                 self._generations.release()
         with self._lock:
@@ -273,7 +274,7 @@ class RegionWriter:
 
     def stop(self, error: MemWalError) -> None:
         """Take no more writes, for the reason given; closing then raises only if rows are lost."""
-        with self._lock:
+        with self.order, self._lock:
             if self._failure is None:
                 self._fail(error)
                 self._reported = True
@@ -289,7 +290,7 @@ class RegionWriter:
 
     def flush_failed(self, error: MemWalError) -> None:
         """A generation can't be flushed, the claim is lost, or the table is another one now."""
-        with self._lock:
+        with self.order, self._lock:
             if isinstance(error, WriterFailedError):
                 self._flush_failure = error
             else:
@@ -370,7 +371,7 @@ class RegionWriter:
                     self._end_commit()
             except BaseException as error:
                 # An interrupt (Ctrl-C) comes anywhere: others must not wait for this commit.
-                with self._lock:
+                with self.order, self._lock:
                     own = commit == self._commits
                     if own:
                         failure = self._commit_failed(group, error)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import linecache
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from decimal import Decimal
@@ -16,6 +18,8 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from memwal_sql.write.commit_queue import PendingWrite
+from memwal_sql.write.region_writer import RegionWriter
 from memwal_sql.write.statement import Statements
 from tests.model.racing import race
 
@@ -172,6 +176,35 @@ def test_a_writer_that_is_fenced_while_it_reads_writes_nothing(
         with pytest.raises(mw.FencedError):
             writer.upsert([{"id": key, "n": 100} for key in KEYS], set=ADD)
     assert live(table) == dict.fromkeys(KEYS, (7, 7))
+
+
+def test_rows_of_all_regions_are_enqueued_though_one_is_taken_over_between_them(
+    table: mw.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error that does not say so would let a statement be computed again over its own rows."""
+    writer = table.writer()
+    writer.upsert([{"id": key, "n": key, "m": 0} for key in KEYS])
+    enqueue, enqueued, threads = RegionWriter.enqueue, [], []
+
+    def then_taken(self: RegionWriter, batch: pa.RecordBatch) -> list[PendingWrite]:
+        writes = enqueue(self, batch)
+        enqueued.append(self)
+        for other in writer._writers:
+            if other not in enqueued:
+                threads.append(threading.Thread(target=other.taken_over, args=(99,)))
+                threads[-1].start()
+                threads[-1].join(0.1)
+        return writes
+
+    monkeypatch.setattr(RegionWriter, "enqueue", then_taken)
+    with pytest.raises(mw.MemWalError):
+        writer.upsert([{"id": key, "n": 100} for key in KEYS], set=ADD)
+    assert enqueued == list(dict.fromkeys(enqueued))
+    assert len(enqueued) == len(list(writer._writers)) > 1
+    for thread in threads:
+        thread.join()
+    with contextlib.suppress(mw.FencedError):
+        writer.close()
 
 
 def test_threads_that_count_lose_no_count(table: mw.Table, writer: mw.TableWriter) -> None:
