@@ -139,7 +139,7 @@ def metadata_name(name: str, suffix: str) -> str:
     """`events$regions` for `events`, `"My events$regions"` for `"My events"` and `My events`."""
     *before, table = name_parts(name)
     parts = (*before, f"{table}${suffix}")
-    return ".".join(one if _PLAIN.fullmatch(one) else quoted(one) for one in parts)
+    return ".".join(part if _PLAIN.fullmatch(part) else quoted(part) for part in parts)
 
 
 def _put(ctx: SessionContext, name: str, table: MountedTable) -> None:

@@ -59,11 +59,11 @@ class SearchProvider:
         """The plan of one query; what DataFusion limits, it limits itself."""
         note_scan(self._table, self._consistency)
         names = self.schema.names
-        wanted = tuple(names if projection is None else (names[index] for index in projection))
+        projected = tuple(names if projection is None else (names[index] for index in projection))
         found = [p for p in predicates if self._ranking(p)]
         ranked = (p for p in predicates if not self._ranking(p))
         filters = tuple(condition_of(p, self._columns) for p in ranked)
-        columns = tuple(name for name in wanted if name in self._columns.names)
+        columns = tuple(name for name in projected if name in self._columns.names)
 
         planned = []
 
@@ -72,16 +72,16 @@ class SearchProvider:
             planned.append(snapshot)
             return self._search.plan(columns, analyzed(filters, snapshot), snapshot)
 
-        ruling = [] if self._search.counts_all else [one.predicate for one in filters]
+        ruling = [] if self._search.counts_all else [condition.predicate for condition in filters]
         node = self._table.planned(plan, self._consistency, ruling)
         snapshot = planned[-1]
         node = watched(node, snapshot)
         if found:
-            output = pa.schema([node.schema.field(name) for name in wanted])
+            output = pa.schema([node.schema.field(name) for name in projected])
             conditions = tuple(condition_of(p, self.schema) for p in found)
             node = FilterExec(node, conditions, output)
-        elif tuple(node.schema.names) != wanted:
-            node = ProjectionExec(node, wanted)
+        elif tuple(node.schema.names) != projected:
+            node = ProjectionExec(node, projected)
         return Scan(node, lambda *_: None, text_matches(filters, snapshot))
 
     def left_over(self, conditions: Sequence[str], no_rows: ArrowStream) -> Node:

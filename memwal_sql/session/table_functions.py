@@ -154,12 +154,12 @@ class SearchFunctions:
 
     def schemas(self, catalog: str) -> list[str]:
         """The schemas of a catalog that are folders."""
-        return sorted(schema for one, schema in self._folders if one == catalog)
+        return sorted(schema for name, schema in self._folders if name == catalog)
 
-    def add(self, one: Registered) -> None:
+    def add(self, table: Registered) -> None:
         """Let the functions find a table under its name, for as long as the session has it there as
         it is mounted."""
-        self._tables[table_name(one.name)] = one
+        self._tables[table_name(table.name)] = table
 
     def remove(self, name: str, session: SessionContext) -> bool:
         """Undo `add`; whether the session still had the table under this name."""
@@ -168,10 +168,10 @@ class SearchFunctions:
 
     def left_behind(self, session: SessionContext) -> list[str]:
         """The names under which the session has its table no more, or another one; forgotten."""
-        gone = [one for one in self._tables.values() if not one.is_in(session)]
-        for one in gone:
-            del self._tables[table_name(one.name)]
-        return [one.name for one in gone]
+        gone = [table for table in self._tables.values() if not table.is_in(session)]
+        for table in gone:
+            del self._tables[table_name(table.name)]
+        return [table.name for table in gone]
 
     def table(self, name: TableName, session: SessionContext) -> tuple[ReadTable, str] | None:
         """The table that the session has under a name, and its consistency; None for another."""
@@ -215,7 +215,7 @@ class SearchFunctions:
     def _find(self, text: str, session: SessionContext) -> tuple[ReadTable, str]:
         found = self.table(table_name(text), session)
         if found is None:
-            known = sorted(one.name for one in self._tables.values() if one.is_in(session))
+            known = sorted(table.name for table in self._tables.values() if table.is_in(session))
             raise InvalidCallError(
                 f"{text!r} is not a table that can be searched in this session; there are {known}: "
                 "make it known with memwal_sql.register(ctx, name, table)"
@@ -314,7 +314,7 @@ def options_literal(argument: Expr) -> Mapping[str, Any]:
             raise
         except ValueError as error:
             raise InvalidCallError(f"the options {value!r} are no JSON object: {error}") from error
-    if isinstance(value, list) and all(isinstance(one, tuple) for one in value):
+    if isinstance(value, list) and all(isinstance(pair, tuple) for pair in value):
         value = dict(value)  # a map, which comes as pairs
     if not isinstance(value, Mapping):
         raise InvalidCallError(
@@ -327,6 +327,6 @@ def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """An object of JSON. Raises InvalidCallError for a name that it has twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        twice = next(name for name, _ in pairs if [one for one, _ in pairs].count(name) > 1)
+        twice = next(name for name, _ in pairs if [first for first, _ in pairs].count(name) > 1)
         raise InvalidCallError(f"the options name {twice!r} twice")
     return found

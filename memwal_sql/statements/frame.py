@@ -45,12 +45,14 @@ def _with_errors(method: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _ours(found: Any) -> Any:
-    if isinstance(found, datafusion.DataFrame):
-        return Frame(found.df)
-    if isinstance(found, list):
-        return [_ours(one) if isinstance(one, RecordBatchStream) else one for one in found]
-    return _Stream(found.rbs) if isinstance(found, RecordBatchStream) else found
+def _ours(result: Any) -> Any:
+    if isinstance(result, datafusion.DataFrame):
+        return Frame(result.df)
+    if isinstance(result, list):
+        return [
+            _ours(stream) if isinstance(stream, RecordBatchStream) else stream for stream in result
+        ]
+    return _Stream(result.rbs) if isinstance(result, RecordBatchStream) else result
 
 
 # All, as DataFusion makes the frames that they return of its own class.

@@ -57,11 +57,11 @@ def called(
     given, named = _arguments(ctx, statement, call, parameters)
     if not given or not isinstance(given[0], str):
         raise statement.error("the first argument must be a table's name in quotes", at)
-    found = search_functions(ctx).table(table_name(given[0]), ctx)
-    if found is None:
+    registered = search_functions(ctx).table(table_name(given[0]), ctx)
+    if registered is None:
         message = "the session has no MemWAL table of this name"
         raise statement.error(message, call.arguments[0][1].start)
-    method = getattr(found[0], name)
+    method = getattr(registered[0], name)
     taken = [p for p in inspect.signature(method).parameters.values() if p.name not in _LEFT_OUT]
     try:
         bound = inspect.Signature(taken).bind(*given[1:], **named)
@@ -95,12 +95,12 @@ def _python(value: Any) -> Any:
     """A value as methods take it: intervals as timedelta, times in UTC if they have no zone."""
     if pa.types.is_timestamp(value.type) and value.is_valid:
         return time_of(value)
-    found = value.as_py()
-    if isinstance(found, pa.MonthDayNano):
-        if found.months:
-            raise InvalidCallError(f"{found} has no length: give days, hours or seconds")
-        return timedelta(days=found.days, microseconds=found.nanoseconds // _NANOSECONDS)
-    return found
+    plain = value.as_py()
+    if isinstance(plain, pa.MonthDayNano):
+        if plain.months:
+            raise InvalidCallError(f"{plain} has no length: give days, hours or seconds")
+        return timedelta(days=plain.days, microseconds=plain.nanoseconds // _NANOSECONDS)
+    return plain
 
 
 def _table(result: Any, column: pa.Field | None) -> pa.Table:

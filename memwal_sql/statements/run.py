@@ -205,8 +205,8 @@ def _explain(
         message = "EXPLAIN shows plans of queries, and of changes of rows of MemWAL tables"
         raise explained.unsupported(message, explained.sql.part.start)
     if change is None:
-        found = frame(ctx, statement.source, parameters)
-        return found if analyzes else _plan(ctx, found)
+        plan = frame(ctx, statement.source, parameters)
+        return plan if analyzes else _plan(ctx, plan)
     if analyzes:
         raise UnsupportedError(
             f"EXPLAIN ANALYZE would run the {word}: EXPLAIN shows how it finds its rows"

@@ -64,7 +64,7 @@ def row_changes(target: Target, acts: Sequence[Act]) -> RowChanges:
     if new.num_rows:
         left = frozenset(KeyBatch(gone).values)
         there = KeyBatch(keys([target.table.get(new)]))
-        if there := there.filter(_among(there, left, False)):
+        if there := there.filter(_not_among(there, left)):
             names = [name for keys in there.table.to_batches() for name in key_names(keys)]
             raise KeysExistError(
                 f"other rows have {len(names)} of the keys that the statement gives to rows, as "
@@ -73,7 +73,7 @@ def row_changes(target: Target, acts: Sequence[Act]) -> RowChanges:
             )
     if gone.num_rows and written:
         taken = frozenset(KeyBatch(keys(a.rows for a in written)).values) if new.num_rows else ()
-        gone = KeyBatch(gone).filter(_among(KeyBatch(gone), frozenset(taken), False)).table
+        gone = KeyBatch(gone).filter(_not_among(KeyBatch(gone), frozenset(taken))).table
     return RowChanges(
         pa.concat_tables([act.rows for act in written]) if written else None,
         gone if gone.num_rows or not written else None,
@@ -81,8 +81,8 @@ def row_changes(target: Target, acts: Sequence[Act]) -> RowChanges:
     )
 
 
-def _among(keys: KeyBatch, some: frozenset[Hashable], wanted: bool) -> np.ndarray:
-    return np.fromiter(((key in some) is wanted for key in keys.values), np.bool_, len(keys))
+def _not_among(keys: KeyBatch, others: frozenset[Hashable]) -> np.ndarray:
+    return np.fromiter((key not in others for key in keys.values), np.bool_, len(keys))
 
 
 def keys_of(target: Target, rows: Iterable[pa.Table]) -> pa.Table:
@@ -93,19 +93,19 @@ def keys_of(target: Target, rows: Iterable[pa.Table]) -> pa.Table:
     schema = pa.schema(
         [target.columns.field(name).with_nullable(False) for name in target.table.primary_key]
     )
-    found = [schema.empty_table()]
-    for one in rows:
+    tables = [schema.empty_table()]
+    for table in rows:
         for name in schema.names:
-            if one[name].null_count:
+            if table[name].null_count:
                 raise InvalidCallError(f"a row would have NULL in its key column {name!r}")
-        found.append(one.select(schema.names).cast(schema))
-    return pa.concat_tables(found)
+        tables.append(table.select(schema.names).cast(schema))
+    return pa.concat_tables(tables)
 
 
 def _moved(target: Target, before: pa.Table, after: pa.Table) -> tuple[pa.Table, pa.Table]:
     """The keys of rows that get another one, before and after."""
     old, new = keys_of(target, [before]), keys_of(target, [after])
-    differs = pc.not_equal(*(one_array(key_column(one.columns)) for one in (old, new)))
+    differs = pc.not_equal(*(one_array(key_column(keys.columns)) for keys in (old, new)))
     return old.filter(differs), new.filter(differs)
 
 

@@ -60,7 +60,7 @@ class Change(ABC):
                 done.clear()
             else:
                 acts = [replace(act, rows=with_keys(act.rows, keys)) for act in acts]
-                done[:] = [one.without(keys) for one in done]
+                done[:] = [part.without(keys) for part in done]
             changes = row_changes(self.target, acts)
             done.append(_Done.of(reading, acts, self))
             return changes
@@ -69,8 +69,8 @@ class Change(ABC):
         target = self.target
         target.table.change(read, target.columns, whole=self.whole, isolation=level)
         if self.returning is not None:
-            return pa.concat_tables([one.returned for one in done])
-        kinds = [kind for one in done for kind in one.kinds]
+            return pa.concat_tables([part.returned for part in done])
+        kinds = [kind for part in done for kind in part.kinds]
         counts = self.counts(kinds)
         return pa.table({name: pa.array([n], pa.uint64()) for name, n in counts.items()})
 

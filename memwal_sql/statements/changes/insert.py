@@ -45,7 +45,7 @@ class GivenRows:
         """Whether the rows may be made of those that the table has."""
         return reading.may_read_target(self.query)
 
-    def found(self, reading: Reading) -> pa.Table:
+    def result(self, reading: Reading) -> pa.Table:
         """The result of the query."""
         return reading.rows(self.query)
 
@@ -56,19 +56,19 @@ class GivenRows:
         that does not fit.
         """
         columns = self.target.columns
-        found = self.found(reading)
-        names = found.column_names if self.columns is None else list(self.columns)
-        if len(names) != found.num_columns:
+        result = self.result(reading)
+        names = result.column_names if self.columns is None else list(self.columns)
+        if len(names) != result.num_columns:
             raise InvalidCallError(
-                f"the rows to insert have {found.num_columns} columns, and {len(names)} are to be "
+                f"the rows to insert have {result.num_columns} columns, and {len(names)} are to be "
                 f"written: {names}"
             )
-        known = columns.names
-        if wrong := [n for n, times in Counter(names).items() if times > 1 or n not in known]:
-            raise InvalidCallError(f"the table has no columns {wrong}, or not twice: {known}")
+        present = columns.names
+        if wrong := [n for n, times in Counter(names).items() if times > 1 or n not in present]:
+            raise InvalidCallError(f"the table has no columns {wrong}, or not twice: {present}")
         if lacking := sorted(set(self.target.table.primary_key) - set(names)):
             raise InvalidCallError(f"the rows to insert lack the primary key columns {lacking}")
-        pairs = zip(names, found.columns, strict=True)
+        pairs = zip(names, result.columns, strict=True)
         return pa.table({n: fitted(column, columns.field(n)) for n, column in pairs})
 
     def whole_rows(self, reading: Reading) -> pa.Table:

@@ -78,9 +78,9 @@ def _over(
         nothing = When(MATCHED, "", "")
         return InsertOver(target, returning, given, keep="first", matched=nothing)
     columns = target.columns.names
-    known = columns if given.columns is None else given.columns
+    given_columns = columns if given.columns is None else given.columns
     texts = {
-        column: _with_excluded(statement, assignment.value, columns, known)
+        column: _with_excluded(statement, assignment.value, columns, given_columns)
         for column, assignment in zip(
             assignments(statement, conflict.sets, target), conflict.sets, strict=True
         )
@@ -88,14 +88,17 @@ def _over(
     values = {n: text for n, text in texts.items() if n not in key or text != excluded(n)}
     condition = ""
     if conflict.condition is not None:
-        condition = _with_excluded(statement, conflict.condition, columns, known)
+        condition = _with_excluded(statement, conflict.condition, columns, given_columns)
     return InsertOver(
         target, returning, given, keep=None, matched=When(MATCHED, condition, UPDATE, values)
     )
 
 
 def _with_excluded(
-    statement: Statement, expression: Expression, columns: Sequence[str], known: Sequence[str]
+    statement: Statement,
+    expression: Expression,
+    columns: Sequence[str],
+    given_columns: Sequence[str],
 ) -> str:
     """An expression with the columns of the rows given for `excluded.column`.
 
@@ -112,8 +115,8 @@ def _with_excluded(
             message = "excluded.column is what the row given has in a column"
             raise statement.error(message, column.start)
         name = column.parts[1]
-        if name not in known:
-            message = f"the rows given have {list(known)}, and not this column"
+        if name not in given_columns:
+            message = f"the rows given have {list(given_columns)}, and not this column"
             raise statement.error(message, column.end - len(name))
         fields = "".join(f"[{field!r}]" for field in column.parts[2:])
         start = column.start - expression.start

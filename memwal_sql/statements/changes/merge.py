@@ -141,11 +141,13 @@ class Merge(Change):
         """The rows that the clauses of each kind are of; `alone` are those of the table alone."""
         names = self.target.columns.names
         keys = None if alone or not self._on.key else self._keys(reading, source)
-        found = None if keys is None else self._found(reading, keys)
-        if keys is not None and found is not None and self._on.covered:
-            return self._paired(source, keys, found)
+        target_rows = None if keys is None else self._target_rows(reading, keys)
+        if keys is not None and target_rows is not None and self._on.covered:
+            return self._paired(source, keys, target_rows)
         number = f"{self._alias}.{ROW}"
-        tables = {"source": source} if found is None else {"source": source, "target": found}
+        tables = (
+            {"source": source} if target_rows is None else {"source": source, "target": target_rows}
+        )
         with reading.tables(**tables) as of:
             target = self._named(of.get("target", self.target.text))
             join, where = "JOIN", ""
@@ -168,7 +170,7 @@ class Merge(Change):
             ALONE: _Rows(rows.filter(at.is_null()), None),
         }
 
-    def _found(self, reading: Reading, keys: pa.Table) -> pa.Table:
+    def _target_rows(self, reading: Reading, keys: pa.Table) -> pa.Table:
         """The rows of the table with these keys."""
         others = [self._on.text, *(() if self.returning is None else self.returning.items)]
         for when in self.whens:
@@ -178,19 +180,19 @@ class Merge(Change):
     def _keys(self, reading: Reading, source: pa.Table) -> pa.Table | None:
         """The keys that the condition gives to the rows of the source; None where it compares them
         otherwise than by their values."""
-        key, known = list(self.target.table.primary_key), self.target.columns
-        found = self._own_columns(source, self._on.key)
-        if found is None:
+        key, schema = list(self.target.table.primary_key), self.target.columns
+        key_rows = self._own_columns(source, self._on.key)
+        if key_rows is None:
             shown = [f"{text} AS {quoted(name)}" for name, text in self._on.key.items()]
             with reading.tables(source=source) as of:
                 query = f"SELECT {', '.join([*shown, ROW])} FROM {of['source']} AS {self._alias}"
-                found = reading.rows(query).sort_by(_ROW)
+                key_rows = reading.rows(query).sort_by(_ROW)
         columns = []
         for name in key:
-            if pa.types.is_floating(found[name].type):  # equal to keys that it is not exactly
+            if pa.types.is_floating(key_rows[name].type):  # equal to keys that it is not exactly
                 return None
             try:
-                columns.append(exact_cast(found[name], known.field(name).with_nullable(True)))
+                columns.append(exact_cast(key_rows[name], schema.field(name).with_nullable(True)))
             except InvalidCallError:
                 return None
         return pa.table(columns, key)
@@ -204,14 +206,16 @@ class Merge(Change):
             return None
         return pa.table({name: source[own[text]] for name, text in values.items()})
 
-    def _paired(self, source: pa.Table, keys: pa.Table, found: pa.Table) -> dict[str, _Rows]:
+    def _paired(self, source: pa.Table, keys: pa.Table, target_rows: pa.Table) -> dict[str, _Rows]:
         """The same by the keys alone: of the source, and of the rows that have one of them."""
-        place = KeyBatch(keys_of(self.target, [found])).positions
-        wanted = key_values(keys.columns)
-        at = np.fromiter((place.get(key, -1) for key in wanted), np.int64, len(wanted))
+        place = KeyBatch(keys_of(self.target, [target_rows])).positions
+        of_source = key_values(keys.columns)
+        at = np.fromiter((place.get(key, -1) for key in of_source), np.int64, len(of_source))
         is_there = at >= 0
         return {
-            MATCHED: _Rows(found.take(pa.array(at[is_there])), source.filter(pa.array(is_there))),
+            MATCHED: _Rows(
+                target_rows.take(pa.array(at[is_there])), source.filter(pa.array(is_there))
+            ),
             NEW: _Rows(None, source.filter(pa.array(~is_there))),
         }
 
@@ -235,9 +239,9 @@ class Merge(Change):
             shown = [f"{text} AS {quoted(name)}" for name, text in when.values.items()]
             where = f"WHERE {when.condition}" if when.condition else ""
             columns = ", ".join([f"{number} AS {ROW}", *shown])
-            found = reading.rows(f"SELECT {columns} FROM {both} {where}").sort_by(_ROW)
-        values = {name: fitted(found[name], schema.field(name)) for name in when.values}
-        return one_array(found[_ROW]), values
+            computed = reading.rows(f"SELECT {columns} FROM {both} {where}").sort_by(_ROW)
+        values = {name: fitted(computed[name], schema.field(name)) for name in when.values}
+        return one_array(computed[_ROW]), values
 
     def _act(self, when: When, rows: _Rows, places: pa.Array, values: Mapping[str, Column]) -> Act:
         schema, key = self.target.columns, list(self.target.table.primary_key)

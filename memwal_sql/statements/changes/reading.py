@@ -47,21 +47,21 @@ class Reading:
         """The result of a query; of one that has the key columns, the rows with some keys."""
         target = self._target
         query = f"{target.ctes} {query}"
-        found = frame(self.ctx, query, self._parameters, target.strong, self._pins)
+        answer = frame(self.ctx, query, self._parameters, target.strong, self._pins)
         with planning_errors():
-            rows = _stored((found if keys is None else _near(found, keys)).to_arrow_table())
+            rows = _stored((answer if keys is None else _near(answer, keys)).to_arrow_table())
         return rows if keys is None else with_keys(rows, keys)
 
     def types(self, expressions: Sequence[str]) -> dict[str, pa.DataType]:
         """Those that expressions without columns have alone."""
-        found = dict[str, pa.DataType]()
+        types = dict[str, pa.DataType]()
         for start in range(0, len(expressions), _TYPES):
             some = expressions[start : start + _TYPES]
             shown = ", ".join(f"({text}) AS c{place}" for place, text in enumerate(some))
             with planning_errors():
                 row = planned(self.ctx, f"{self._target.ctes} SELECT {shown}", self._parameters)
-                found.update(zip(some, row.schema().types, strict=True))
-        return found
+                types.update(zip(some, row.schema().types, strict=True))
+        return types
 
     def may_read_target(self, query: str) -> bool:
         """Whether a query may be about the statement's own table."""
@@ -76,10 +76,10 @@ class Reading:
         if key not in tables and self._read_tables(others):
             state = self._pins.state(target.name, target.table)
             tables[key] = OneSnapshot(target.table, target.columns, target.changed, state)
-        found = tables.get(key, target.table).get(keys)
-        if not found.schema.equals(target.columns):
-            raise target.changed(found.schema)
-        return found
+        rows = tables.get(key, target.table).get(keys)
+        if not rows.schema.equals(target.columns):
+            raise target.changed(rows.schema)
+        return rows
 
     def _read_tables(self, expressions: Sequence[str]) -> bool:
         text = f"SELECT {', '.join(expressions)}"
@@ -101,9 +101,9 @@ def with_numbers(rows: pa.Table) -> pa.Table:
 
 def with_keys(rows: pa.Table, keys: pa.Table) -> pa.Table:
     """Those that have one of these keys."""
-    wanted = frozenset(KeyBatch(keys).values)
+    chosen = frozenset(KeyBatch(keys).values)
     of_rows = KeyBatch(rows.select(keys.column_names).cast(keys.schema)).values
-    return rows.filter(pa.array(np.fromiter((k in wanted for k in of_rows), np.bool_, len(rows))))
+    return rows.filter(pa.array(np.fromiter((k in chosen for k in of_rows), np.bool_, len(rows))))
 
 
 def _stored(rows: pa.Table) -> pa.Table:
@@ -116,9 +116,9 @@ def _stored(rows: pa.Table) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 
-def _near(found: datafusion.DataFrame, keys: pa.Table) -> datafusion.DataFrame:
+def _near(answer: datafusion.DataFrame, keys: pa.Table) -> datafusion.DataFrame:
     """The rows whose key columns have values that keys have in them, some more than these keys."""
     for name in keys.column_names:
-        values = [datafusion.lit(one) for one in keys[name].unique()]
-        found = found.filter(f.in_list(datafusion.col(quoted(name)), values))
-    return found
+        values = [datafusion.lit(value) for value in keys[name].unique()]
+        answer = answer.filter(f.in_list(datafusion.col(quoted(name)), values))
+    return answer

@@ -63,10 +63,12 @@ class Returning:
             rows = rows.append_column(_ACTION, pa.chunked_array(kinds, pa.string()))
         with reading.tables(rows=rows) as names:
             shown = ", ".join([ROW, *self.items])  # so that no word before them is of the SELECT
-            found = reading.rows(f"SELECT {shown} FROM {names['rows']} AS {self._target.qualifier}")
-        if found.num_rows != rows.num_rows:
+            computed = reading.rows(
+                f"SELECT {shown} FROM {names['rows']} AS {self._target.qualifier}"
+            )
+        if computed.num_rows != rows.num_rows:
             raise InvalidCallError("RETURNING must have one row for each that is changed")
-        ordered = found.sort_by(ROW.strip('"'))
+        ordered = computed.sort_by(ROW.strip('"'))
         return ordered.drop_columns([ROW.strip('"')])
 
 

@@ -55,11 +55,11 @@ class Update(Change):
     def acts(self, reading: Reading, keys: pa.Table | None) -> list[Act]:
         """Updates."""
         columns, key = self.target.columns, list(self.target.table.primary_key)
-        found = reading.rows(self.query, keys)
-        rows = fitted_rows(found.select(columns.names), columns)
+        computed = reading.rows(self.query, keys)
+        rows = fitted_rows(computed.select(columns.names), columns)
         if not self.whole:
             return [Act(UPDATE, rows)]
-        before = found.select(map(_before, key))
+        before = computed.select(map(_before, key))
         return [Act(UPDATE, rows, before.rename_columns(key))]
 
 

@@ -44,17 +44,17 @@ class ValueRows(GivenRows):
         shown = [f"({text}) AS c{place}" for place, text in enumerate(sorted(texts))]
         return bool(shown) and reading.may_read_target(f"SELECT {', '.join(shown)}")
 
-    def found(self, reading: Reading) -> pa.Table:
+    def result(self, reading: Reading) -> pa.Table:
         """The values as the query has them; those of several types in the type of their column."""
         names = self.columns or ()
         kinds = [_kinds(reading, column) for column in zip(*self.cells, strict=True)]
         distinct = [list(dict.fromkeys(k for k in own if k != _NULL)) or [_NULL] for own in kinds]
         if len(names) != len(kinds) or max(map(len, distinct)) == 1:
             return reading.rows(self.query)
-        found = iter(reading.rows(self._split(kinds, distinct)).columns)
+        split = iter(reading.rows(self._split(kinds, distinct)).columns)
         columns = []
         for name, own, several in zip(names, kinds, distinct, strict=True):
-            parts = [next(found) for _ in several]
+            parts = [next(split) for _ in several]
             if len(parts) > 1:
                 field = self.target.columns.field(name)
                 parts = [_united([fitted(part, field) for part in parts], own, several)]

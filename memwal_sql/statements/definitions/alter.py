@@ -39,12 +39,12 @@ def altered(
 ) -> datafusion.DataFrame:
     """Run ALTER TABLE. All of its changes are checked before the first is made."""
     parts = tuple(tree.table.parts)
-    found = registered(ctx, parts)
-    if found is None:
+    registration = registered(ctx, parts)
+    if registration is None:
         if tree.lenient and not is_known(ctx, parts):
             return answer(ctx, pa.table({}))
         raise not_ours(ctx, statement, tree.table)
-    table = table_of(found)
+    table = table_of(registration)
     table.refresh()
     changes, columns = [], table.schema
     for alteration in tree.changes:
@@ -56,15 +56,15 @@ def altered(
             change()
     finally:  # those before one that fails are made
         if search_functions(ctx).folder(whole_name(parts)) is None:  # which opens tables anew
-            _register_anew(ctx, found, table)
+            _register_again(ctx, registration, table)
     return answer(ctx, pa.table({}))
 
 
-def _register_anew(ctx: datafusion.SessionContext, found: Registered, table: Table) -> None:
+def _register_again(ctx: datafusion.SessionContext, registration: Registered, table: Table) -> None:
     """Give the session the columns of now. Whether it has them changes nothing of the table."""
-    name, level, missing = found.name, found.consistency, found.missing
+    name, level, missing = registration.name, registration.consistency, registration.missing
     try:
-        register(ctx, name, table, level, missing=missing, approximate=found.approximate)
+        register(ctx, name, table, level, missing=missing, approximate=registration.approximate)
     except MemWalError as error:
         kind = type(error).__name__
         _log.warning("%s has other columns, register it again: %s", table.uri, kind)
@@ -97,11 +97,11 @@ def _change(
 def _add(
     statement: Statement, table: Table, columns: pa.Schema, alteration: Alteration
 ) -> tuple[Change, pa.Schema]:
-    found = columns_of(statement, alteration.columns)
-    if found.primary_key:
+    described = columns_of(statement, alteration.columns)
+    if described.primary_key:
         raise InvalidCallError("a primary key can't be added to a table")
     present = columns.names if alteration.lenient else ()
-    fields = [field for field in found.schema if field.name not in present]
+    fields = [field for field in described.schema if field.name not in present]
     at = alteration.columns[0].start
     if taken := [field.name for field in fields if field.name in columns.names]:
         raise statement.error(f"the table has columns {taken} already", at)

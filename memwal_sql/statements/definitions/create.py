@@ -189,7 +189,7 @@ def _found(
     that is described."""
     if not is_table(location, options):
         return None
-    return _as_wanted(open_table(location, storage_options=options), columns, regions)
+    return _as_described(open_table(location, storage_options=options), columns, regions)
 
 
 def _made_or_found(
@@ -202,10 +202,10 @@ def _made_or_found(
         try:
             return make(), True
         except (ConflictError, InvalidCallError):
-            found = find()
-            if found is None:
+            table = find()
+            if table is None:
                 raise
-            return found, False
+            return table, False
 
     return with_retries(once, "CREATE TABLE", on=ConflictError)
 
@@ -219,9 +219,9 @@ def _rows(
 ) -> pa.Table:
     """The rows of AS, under the names that the columns are given."""
     blank = " " * query.start + statement.source.text[query.start :]
-    found = frame(ctx, replace(statement.source, text=blank), parameters)
+    result = frame(ctx, replace(statement.source, text=blank), parameters)
     with planning_errors():
-        rows = found.to_arrow_table()
+        rows = result.to_arrow_table()
     if columns.names:
         if len(columns) != rows.num_columns:
             message = f"the query has {rows.num_columns} columns for {len(columns)}"
@@ -254,13 +254,13 @@ def _filled(table: Table, rows: pa.Table, options: Mapping[str, str] | None) -> 
         raise
 
 
-def _as_wanted(table: Table, columns: Columns, regions: str | None) -> Table:
+def _as_described(table: Table, columns: Columns, regions: str | None) -> Table:
     """The table that is there. Raises InvalidCallError unless it is the one that is described; its
     columns may be left to a query, and are any then."""
     info = table.info
     keys = set(columns.primary_key)
-    wanted = pa.schema([f.with_nullable(False) if f.name in keys else f for f in columns.schema])
-    same = not wanted.names or table.schema.equals(wanted)
+    described = pa.schema([f.with_nullable(False) if f.name in keys else f for f in columns.schema])
+    same = not described.names or table.schema.equals(described)
     same = same and table.primary_key == columns.primary_key
     if same and regions is not None:
         spec = active_spec(info)

@@ -38,8 +38,8 @@ def dropped(
     if dollar and about in METADATA_TABLES and registered(ctx, (*parts[:-1], of)) is not None:
         raise statement.unsupported(f"this describes the table {of}, and goes with it", at)
     folder = search_functions(ctx).folder(whole_name(parts)) if len(parts) <= NAME_PARTS else None
-    found = registered(ctx, parts)
-    if folder is None and found is None:
+    registration = registered(ctx, parts)
+    if folder is None and registration is None:
         return None
     if named.rest is not None:
         raise statement.error("DROP TABLE takes the name of one table alone", named.rest)
@@ -50,14 +50,14 @@ def dropped(
         if named.lenient:
             return answer(ctx, pa.table({}))
         raise statement.error("the catalog has no table of this name", at)
-    if found is None and folder.mounted(parts[-1]) is None:
+    if registration is None and folder.mounted(parts[-1]) is None:
         place = folder.location(parts[-1])
         raise statement.error(f"{place} has no table in it: delete the folder", at)
-    if found is None:
+    if registration is None:
         message = "a plain Lance table is read here: mw.drop_table deletes it"
         raise statement.unsupported(message, at)
     refuse_linked_root(folder.location(parts[-1]))
-    table_of(found).close()
+    table_of(registration).close()
     folder.forget(parts[-1])
     drop_table(folder.location(parts[-1]), folder.storage_options)
     return answer(ctx, pa.table({}))

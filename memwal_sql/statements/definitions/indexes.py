@@ -30,14 +30,14 @@ def created_index(
     """Run `CREATE [OR REPLACE] INDEX [IF NOT EXISTS] [name] ON t [USING kind] (column)
     [WITH (parameter = value, ...)]`. Without a kind it is a BTREE, without a name
     `{column}_idx`."""
-    found = registered(ctx, tuple(index.table.parts))
-    if found is None:
+    registration = registered(ctx, tuple(index.table.parts))
+    if registration is None:
         raise not_ours(ctx, statement, index.table)
     if len(index.columns) != 1 or len(index.columns[0].parts) != 1:
         raise statement.error("an index is of one column", index.columns[0].start)
     (column,) = index.columns[0].parts
     options = _options(ctx, statement, index, parameters)
-    table = table_of(found)
+    table = table_of(registration)
     if index.lenient and not index.replaces and (index.name or f"{column}_idx") in _names(table):
         return answer(ctx, pa.table({}))
     kind = cast(IndexKind, index.kind or _DEFAULT_KIND)
@@ -49,10 +49,10 @@ def dropped_index(
     ctx: datafusion.SessionContext, statement: Statement, index: DropIndex
 ) -> datafusion.DataFrame:
     """Run `DROP INDEX [IF EXISTS] name ON t`."""
-    found = registered(ctx, tuple(index.table.parts))
-    if found is None:
+    registration = registered(ctx, tuple(index.table.parts))
+    if registration is None:
         raise not_ours(ctx, statement, index.table)
-    table = table_of(found)
+    table = table_of(registration)
     if not index.lenient or index.name in _names(table):
         table.drop_index(index.name)
     return answer(ctx, pa.table({}))

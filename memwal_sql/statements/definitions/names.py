@@ -22,10 +22,10 @@ def registered(ctx: datafusion.SessionContext, parts: Name) -> Registered | None
     takes names otherwise than they are read here."""
     if len(parts) > NAME_PARTS:
         return None
-    found = search_functions(ctx).registered(whole_name(parts), ctx)
-    if found is not None:
+    registration = search_functions(ctx).registered(whole_name(parts), ctx)
+    if registration is not None:
         check_names(ctx)
-    return found
+    return registration
 
 
 def is_known(ctx: datafusion.SessionContext, parts: Name) -> bool:
@@ -75,9 +75,9 @@ def not_ours(
     return statement.unsupported(message, name.start)
 
 
-def table_of(found: Registered) -> Table:
+def table_of(registration: Registered) -> Table:
     """The handle that was registered."""
-    return cast(Table, found.table)
+    return cast(Table, registration.table)
 
 
 def written(parts: Sequence[str]) -> str:

@@ -119,13 +119,15 @@ def frame(
     statement reads a table of `strong` as it may have been earlier.
     """
     functions = search_functions(ctx)
-    changed = [one.table for name in strong if (one := functions.registered(name, ctx))]
+    changed = [
+        registration.table for name in strong if (registration := functions.registered(name, ctx))
+    ]
     uris = frozenset(cast(WritableTable, table).uri for table in changed)
     source = query if isinstance(query, Text) else Text(query, query)
-    found = _planned(ctx, source, parameters, strong, uris, pins, options)
+    planned_query = _planned(ctx, source, parameters, strong, uris, pins, options)
     if pins is not None:
-        _check_level(found, uris, pins)
-    return found.frame
+        _check_level(planned_query, uris, pins)
+    return planned_query.frame
 
 
 def _planned(
@@ -144,28 +146,32 @@ def _planned(
         check_memberships(parsed.misread)
     uses = list(_uses(ctx, source, parsed, parameters))
     functions, pinned = search_functions(ctx), Pins() if pins is None else pins
-    times = Counter((one.name, one.moment) for one in uses)
-    known: dict[TableName, Registered | None] = {}
+    times = Counter((use.name, use.moment) for use in uses)
+    registrations: dict[TableName, Registered | None] = {}
     if (
         len(uses) > 1 or pins is not None or strong or parsed.pasts
     ):  # one scan reads one state anyway
-        known = {name: functions.registered(name, ctx) for name, _ in times}
+        registrations = {name: functions.registered(name, ctx) for name, _ in times}
     levels: dict[State, list[str]] = {}
     for (name, moment), count in times.items():
-        if moment is None and (one := known.get(name)) is not None:
-            table = cast(WritableTable, one.table)
+        if moment is None and (registration := registrations.get(name)) is not None:
+            table = cast(WritableTable, registration.table)
             is_strong = name in strong or table.uri in uris
-            level = "strong" if is_strong else one.consistency
+            level = "strong" if is_strong else registration.consistency
             levels.setdefault(pinned.state(name, table), []).extend([level] * count)
     schemas: dict[tuple[TableName, Moment | None], str] = {}
     tables: dict[str, tuple[str, OneSnapshot, str, bool]] = {}
     for name, moment in times:
-        found = known.get(name)
-        if found is None:
+        registration = registrations.get(name)
+        if registration is None:
             if moment is not None:
                 raise UnsupportedError(f"{'.'.join(name)} is no MemWAL table, which AS OF is for")
             continue
-        table, columns, level = cast(WritableTable, found.table), found.columns, found.consistency
+        table, columns, level = (
+            cast(WritableTable, registration.table),
+            registration.columns,
+            registration.consistency,
+        )
         state: State | None = None
         if moment is None:
             state = pinned.state(name, table)
@@ -174,7 +180,7 @@ def _planned(
             level = max(levels[state], key=CONSISTENCIES.index)
             columns = strong.get(name, columns)
             if name not in strong:
-                check_columns(found)
+                check_columns(registration)
         if (name, moment) not in pinned.tables:
             if moment is not None:
                 table = moment.of(table)
@@ -182,7 +188,7 @@ def _planned(
             changed = None if pins is None else partial(columns_changed, ctx, name, columns)
             pinned.tables[name, moment] = OneSnapshot(table, columns, changed, state)
         schema = schemas[name, moment] = schema_name()
-        tables[schema] = name[-1], pinned.tables[name, moment], level, found.approximate
+        tables[schema] = name[-1], pinned.tables[name, moment], level, registration.approximate
     edits = []
     names = Counter(name[-1] for name, _ in times)
     for use in uses:
@@ -202,9 +208,9 @@ def _check_level(query: _Query, uris: Collection[str], pins: Pins) -> None:
     it as it may have been earlier."""
     if not query.others():
         return
-    with noted_scans() as found, planning_errors():
+    with noted_scans() as scanned, planning_errors():
         query.frame.execution_plan()
-    for table, consistency in found:
+    for table, consistency in scanned:
         if getattr(table, "uri", None) not in uris or table in pins.tables.values():
             continue
         if isinstance(table, OneSnapshot):
@@ -226,13 +232,13 @@ def may_read(
     """Whether a query may read a table as it is now, under whatever name, or by a view: unless its
     plan shows that it does not."""
     functions = search_functions(ctx)
-    found = _planned(ctx, Text(query, query), parameters, {}, (), Pins())
-    for use in found.uses:
-        known = functions.registered(use.name, ctx) if use.moment is None else None
-        if known is not None and cast(WritableTable, known.table).uri == table.uri:
+    planned_query = _planned(ctx, Text(query, query), parameters, {}, (), Pins())
+    for use in planned_query.uses:
+        registration = functions.registered(use.name, ctx) if use.moment is None else None
+        if registration is not None and cast(WritableTable, registration.table).uri == table.uri:
             return True
     with planning_errors():
-        return bool(found.others()) and reads_mounted(found.frame)
+        return bool(planned_query.others()) and reads_mounted(planned_query.frame)
 
 
 def _uses(

@@ -47,10 +47,10 @@ class Text:
             message, *at = error.args
             if at:
                 raise self.error(message, min(at[0], len(self.text))) from None
-            if (found := _PLACE.search(message)) is None:
+            if (match := _PLACE.search(message)) is None:
                 raise self.error(message, len(self.text.rstrip().rstrip(";"))) from None
-            place = offset_of(self.text, int(found[1]), int(found[2]))
-            raise self.error(message[: found.start()], place) from None
+            place = offset_of(self.text, int(match[1]), int(match[2]))
+            raise self.error(message[: match.start()], place) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,9 +110,9 @@ class OneSnapshot:
 
     def _taken(self, consistency: str) -> Snapshot:
         snapshot = self._state.snapshot(consistency)
-        found = snapshot.info.schema
-        if self._changed is not None and not found.equals(self.schema):
-            raise self._changed(found)
+        schema = snapshot.info.schema
+        if self._changed is not None and not schema.equals(self.schema):
+            raise self._changed(schema)
         return snapshot
 
     def insert(self, _: pa.Table, columns: pa.Schema) -> int:

@@ -73,7 +73,7 @@ def _described(text: str, at: int) -> str:
     column = at - (text.rfind("\n", 0, at) + 1) + 1
     rest = text[at:].strip()
     try:
-        value = next((repr(one[1]) for one in SqlParser.tokens(rest)), "the end")
+        value = next((repr(token[1]) for token in SqlParser.tokens(rest)), "the end")
     except ValueError:  # a quote that does not end, there or later
         value = repr(rest if rest[0] in "'\"`" else rest.split(maxsplit=1)[0])
     return f"line {line}, column {column}: {value}"

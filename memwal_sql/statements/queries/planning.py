@@ -109,7 +109,7 @@ def values(
     """What expressions without columns come to, as Arrow's scalars."""
     if not expressions:
         return []
-    shown = ", ".join(f"({one}) AS c{place}" for place, one in enumerate(expressions))
+    shown = ", ".join(f"({text}) AS c{place}" for place, text in enumerate(expressions))
     with planning_errors():
         row = planned(ctx, f"SELECT {shown}", parameters).to_arrow_table()
     return [column[0] for column in row.columns]

@@ -106,5 +106,5 @@ def value_literal(value: Any, name: str) -> str:
     if isinstance(value, Mapping):
         return literal(json.dumps(dict(value)))
     if isinstance(value, Sequence) and not isinstance(value, bytes):
-        return f"make_array({', '.join(value_literal(one, name) for one in value)})"
+        return f"make_array({', '.join(value_literal(element, name) for element in value)})"
     raise InvalidCallError(f"{name} of a search can't be {value!r}, a {type(value).__name__}")
