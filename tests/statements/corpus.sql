@@ -121,6 +121,14 @@ SELECT old.id, now.n FROM t VERSION AS OF 'start' AS old JOIN t AS now ON old.id
 -> 2 20, 3 30 | 1 10 a, 2 20 b, 3 30 c
 
 -- own
+INSERT INTO t (id, n) SELECT id + 10, n FROM t VERSION AS OF 'start'
+-> 3 | 1 10 a, 2 20 b, 3 30 c, 11 10 NULL, 12 20 NULL, 13 30 NULL
+
+-- own
+MERGE INTO t USING t VERSION AS OF 'start' AS old ON t.id = old.id + 1 WHEN MATCHED THEN UPDATE SET n = old.n
+-> 2 0 2 0 | 1 10 a, 2 10 b, 3 20 c
+
+-- own
 SELECT s FROM t FOR SYSTEM_VERSION AS OF ('st' || 'art') WHERE id = 1
 -> a | 1 10 a, 2 20 b, 3 30 c
 

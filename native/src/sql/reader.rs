@@ -90,13 +90,16 @@ impl Source {
 pub struct Reader {
     pub parser: Parser<'static>,
     pub source: Arc<Source>,
+    /// Where clauses AS OF, which are no tokens here, begin after a token, and where they end.
+    pub pasts: Vec<(usize, usize)>,
 }
 
 impl Reader {
     pub fn new(source: Arc<Source>, tokens: Vec<TokenWithSpan>) -> Self {
         // Without blanks a place of the parser is one token, to which it can go back.
         let tokens = tokens.into_iter().filter(|token| !is_blank(token)).collect();
-        Self { parser: Parser::new(&DIALECT).with_tokens_with_locations(tokens), source }
+        let parser = Parser::new(&DIALECT).with_tokens_with_locations(tokens);
+        Self { parser, source, pasts: Vec::new() }
     }
 
     /// The place of the next token.
@@ -112,8 +115,11 @@ impl Reader {
         }
     }
 
+    /// What was taken from a place on, with a clause AS OF behind it.
     pub fn part_from(&self, start: usize) -> Part {
-        let end = self.end();
+        let last = self.end();
+        let past = self.pasts.iter().find(|(after, _)| *after == last);
+        let end = past.map_or(last, |(_, end)| *end);
         Part { text: self.source.slice(start, end).to_owned(), start, end }
     }
 
@@ -144,8 +150,8 @@ impl Reader {
             return self.expected("a name");
         };
         let parts = parts.into_iter().map(|part| self.source.name(part)).collect();
-        let Part { text, start, end } = self.part_from(start);
-        Ok(Reference { parts, text, start, end })
+        let end = self.end();
+        Ok(Reference { parts, text: self.source.slice(start, end).to_owned(), start, end })
     }
 
     pub fn name(&mut self) -> Parsed<String> {

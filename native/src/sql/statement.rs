@@ -139,6 +139,7 @@ pub fn statement(
         parameters,
     };
     let mut reader = Reader::new(Arc::clone(source), tokens);
+    reader.pasts = built.pasts.iter().map(|past| (past.after, past.end)).collect();
     built.read(py, &mut reader).map_err(|failed| error(source, &whole, &failed))?;
     Ok(built)
 }
