@@ -31,13 +31,14 @@ from memwal_sql.statements.queries.datafusion_errors import without_insides
 from memwal_sql.statements.queries.distance_operators import with_distances
 from memwal_sql.statements.queries.one_snapshot import frame
 from memwal_sql.statements.queries.parsed import Statement, parameters_of, parsed, parsed_query
-from memwal_sql.statements.queries.places import errors_of_calls
+from memwal_sql.statements.queries.places import StatementError, errors_of_calls
 from memwal_sql.statements.queries.planning import (
     answer,
     parser_of,
     planned,
     planning_errors,
     refuse_unused,
+    scalars,
 )
 from memwal_sql.statements.queries.settings import check_catalog, run_variable
 
@@ -102,7 +103,11 @@ def _statement_of(
 ) -> Statement:
     parser = parser_of(ctx)
     check_catalog(ctx)
-    return parsed(parser, with_distances(ctx, text, parameters))
+    try:
+        return parsed(parser, with_distances(ctx, text, parameters))
+    except StatementError:
+        scalars(parameters)  # whose errors say more, as of a table that is given as a value
+        raise
 
 
 def _run(

@@ -47,10 +47,11 @@ def planned(
     of: of a query, unless the options allow more. Raises InvalidCallError for what it can't plan.
     """
     with planning_errors(text):
-        return datafusion.SessionContext.sql(ctx, text, options, _scalars(parameters))
+        return datafusion.SessionContext.sql(ctx, text, options, scalars(parameters))
 
 
-def _scalars(parameters: Mapping[str, Any]) -> dict[str, pa.Scalar]:
+def scalars(parameters: Mapping[str, Any]) -> dict[str, pa.Scalar]:
+    """The values of parameters. Raises InvalidCallError for what Arrow has no value for."""
     return {name: _scalar(name, value) for name, value in parameters.items()}
 
 
