@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,6 @@ from memwal_sql.session.table_functions import FUNCTIONS
 from memwal_sql.statements.queries.places import Edit, StatementError, before, offset_of
 
 _PLACE = re.compile(r" at Line: (\d+), Column: (\d+)$")
-_NO_LINE = re.compile(r"[^\n]")
 _SEARCHES = [name for function in FUNCTIONS for name in function.names]
 
 
@@ -96,20 +96,24 @@ def statement_texts(text: str) -> list[str]:
     """The texts of the statements between semicolons, each on its own lines. Raises
     InvalidCallError, with the place, for a quote that does not end, and for a parenthesis that ends
     nothing."""
-    source, start, depth = Text(text, text), 0, 0
+    source, start, depth, lines, column = Text(text, text), 0, 0, 0, 0
     with source.parser_errors():
         tokens = SqlParser.tokens(text)
+    places = [at for _, _, at, _ in tokens]
     symbols = [(symbol, at, end) for kind, symbol, at, end in tokens if kind == "symbol"]
     for symbol, at, _ in symbols:
         depth += (symbol == "(") - (symbol == ")")
         if depth < 0:
             raise source.error("this parenthesis ends nothing", at)
-    ends = [end for symbol, _, end in symbols if symbol == ";"]
+    ends = [(at, end) for symbol, at, end in symbols if symbol == ";"]
     texts = []
-    for end in [*ends, len(text)]:
-        part = _NO_LINE.sub(" ", text[:start]) + text[start:end]
-        texts += [part] if SqlParser.tokens(part.rstrip(";")) else []
-        start = end
+    for at, end in [*ends, (len(text), len(text))]:
+        part = text[start:end]
+        if bisect_left(places, at) > bisect_left(places, start):
+            texts.append("\n" * lines + " " * column + part)
+        newlines = part.count("\n")
+        column = len(part) - part.rfind("\n") - 1 if newlines else column + len(part)
+        lines, start = lines + newlines, end
     return texts
 
 
