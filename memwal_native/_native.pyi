@@ -230,7 +230,6 @@ class SqlStatement:
         explained: where the statement begins that EXPLAIN is about.
         analyzes: whether EXPLAIN has ANALYZE.
         pasts: its clauses AS OF.
-        parameters: their names, without the `$`.
     """
 
     word: str
@@ -241,7 +240,6 @@ class SqlStatement:
     explained: int
     analyzes: bool
     pasts: list[Past]
-    parameters: set[str]
 
 class SqlQuery:
     """The queries of a text.

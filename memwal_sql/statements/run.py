@@ -1,7 +1,6 @@
 """`mw.sql`: the statements of a session, with those that DataFusion has not."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from typing import Any
 
 import datafusion
@@ -86,7 +85,8 @@ def sql(
         raise InvalidCallError(f"{text!r} is not a SQL statement, as text")
     with errors_of_calls():
         statement = _statement_of(ctx, text, parameters)
-        refuse_unused(parameters.keys() - parameters_of(text))
+        if parameters:  # which a distance may have written out of the statement
+            refuse_unused(parameters.keys() - parameters_of(text))
         return _run(ctx, statement, parameters, options)
 
 
@@ -203,7 +203,7 @@ def _explain(
     ctx: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
 ) -> datafusion.DataFrame:
     """The plan of a query, or of the query by which a statement finds the rows that it changes."""
-    explained = _explained(ctx, statement)
+    explained = parsed(parser_of(ctx), statement.source.since(statement.sql.explained))
     word, analyzes = explained.sql.word, statement.sql.analyzes
     change = _change(ctx, explained)
     if change is None and (word in _CHANGES or word in ("ALTER", "CALL")):
@@ -220,13 +220,6 @@ def _explain(
     prefix = statement.source.text[statement.sql.part.start : start]
     query = f"{prefix} {change.target.ctes} {change.query}"
     return _plan(ctx, frame(ctx, query, parameters, change.target.strong))
-
-
-def _explained(ctx: datafusion.SessionContext, statement: Statement) -> Statement:
-    """The statement that is explained, whose places are those of the whole text."""
-    text, end = statement.source.text, statement.sql.explained
-    blank = " " * end + text[end:]
-    return parsed(parser_of(ctx), replace(statement.source, text=blank))
 
 
 def _plan(ctx: datafusion.SessionContext, explained: datafusion.DataFrame) -> datafusion.DataFrame:

@@ -8,7 +8,6 @@ CREATE EXTERNAL TABLE t STORED AS MEMWAL LOCATION '...'
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -218,8 +217,7 @@ def _rows(
     columns: pa.Schema,
 ) -> pa.Table:
     """The rows of AS, under the names that the columns are given."""
-    blank = " " * query.start + statement.source.text[query.start :]
-    result = frame(ctx, replace(statement.source, text=blank), parameters)
+    result = frame(ctx, statement.source.since(query.start), parameters)
     with planning_errors():
         rows = result.to_arrow_table()
     if columns.names:

@@ -6,7 +6,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memwal_native.syntax import SqlParser, SqlQuery, SqlStatement
 from memwal_sql.arguments import check_lengths
@@ -34,6 +34,10 @@ class Text:
     def error(self, message: str, at: int) -> StatementError:
         """An error with the place in the user's text of what stands at a place here."""
         return StatementError(message, self.original, before(at, self.edits))
+
+    def since(self, at: int) -> Text:
+        """The text from a place on, with blanks before it: all places stay what they are."""
+        return replace(self, text=" " * at + self.text[at:])
 
     @contextmanager
     def parser_errors(self) -> Iterator[None]:

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion_sql::sqlparser::ast::{Expr, Ident, ObjectName};
+use datafusion_sql::sqlparser::ast::{Expr, Ident};
 use datafusion_sql::sqlparser::dialect::{Dialect, GenericDialect, Precedence};
 use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::parser::{Parser, ParserError};
@@ -141,10 +141,6 @@ impl Reader {
     pub fn reference(&mut self) -> Parsed<Reference> {
         let start = self.start();
         let name = self.parser.parse_object_name(false)?;
-        self.reference_of(&name, start)
-    }
-
-    pub fn reference_of(&self, name: &ObjectName, start: usize) -> Parsed<Reference> {
         let parts: Option<Vec<&Ident>> = name.0.iter().map(|part| part.as_ident()).collect();
         let Some(parts) = parts else {
             return self.expected("a name");

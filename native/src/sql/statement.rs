@@ -1,6 +1,5 @@
 //! A statement: what kind it is, and its parts.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use datafusion_common::DataFusionError;
@@ -36,7 +35,6 @@ pub struct SqlStatement {
     pub explained: usize,
     pub analyzes: bool,
     pub pasts: Vec<Past>,
-    pub parameters: BTreeSet<String>,
 }
 
 /// The statements of a text that DataFusion reads, and what of it the tables are.
@@ -102,11 +100,6 @@ pub fn statement(
     tokens: Vec<TokenWithSpan>,
 ) -> PyResult<SqlStatement> {
     let whole = tokens.clone();
-    let parameters = tokens.iter().filter_map(|token| match &token.token {
-        Token::Placeholder(name) => Some(name.trim_start_matches('$').to_owned()),
-        _ => None,
-    });
-    let parameters = parameters.collect();
     let (mut tokens, pasts) = without_past(source, tokens);
     let is_end = |token: &TokenWithSpan| {
         is_blank(token) || token.token == Token::SemiColon || token.token == Token::EOF
@@ -136,7 +129,6 @@ pub fn statement(
         explained: 0,
         analyzes: false,
         pasts,
-        parameters,
     };
     let mut reader = Reader::new(Arc::clone(source), tokens);
     reader.pasts = built.pasts.iter().map(|past| (past.after, past.end)).collect();
