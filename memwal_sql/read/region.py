@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from operator import attrgetter
@@ -61,21 +61,35 @@ class Unflushed:
     memtables: tuple[MemTableSource, ...]
 
 
-class _Columns:
-    """What a region's reader has read under the columns that the base table had.
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What a reader has read of its region; replaced as a whole, under one lock.
 
     Attributes:
-        stored: these columns.
-        tail: reads what is not flushed.
-        generations: by folder.
-        unmerged: those of the manifest and the merge progress that were read last.
+        manifest: the newest that was read.
+        stored: the columns that the base table had.
+        tail: reads what is not flushed, under these columns: another one means other columns.
+        generations: those that are open, by folder.
+        unmerged: the generations to read over a manifest and a merge progress, newest first.
+        merged: the merge progress of the newest base version.
+        bridged_after: merged generations above this are read, for an index that lacks them.
     """
 
-    def __init__(self, stored: pa.Schema, tail: WalTail) -> None:
-        self.stored = stored
-        self.tail = tail
-        self.generations: dict[str, LanceSource] = {}
-        self.unmerged: tuple[RegionManifest, int, tuple[LanceSource, ...]] | None = None
+    manifest: RegionManifest
+    stored: pa.Schema
+    tail: WalTail
+    generations: Mapping[str, LanceSource] = field(default_factory=dict)
+    unmerged: tuple[RegionManifest, int, tuple[LanceSource, ...]] | None = None
+    merged: int = 0
+    bridged_after: int = 0
+
+    def keeping(self, is_kept: Callable[[str, LanceSource], bool], **changes: Any) -> _State:
+        """With changes, and without the other generations, which memory lets go of."""
+        kept = {path: s for path, s in self.generations.items() if is_kept(path, s)}
+        gone = [s for path, s in self.generations.items() if path not in kept]
+        if gone:
+            STORE.evict(*(one.identity for one in gone), *(one.place for one in gone))
+        return replace(self, generations=kept, unmerged=None, **changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +97,7 @@ class RegionLook:
     """What a query asks of a region: `look`, and beside it what it need not ask for, as it has
     `memtables`: those of this process's writer of an `epoch`, or none as it does without."""
 
-    columns: _Columns
+    state: _State
     look: Look
     memtables: tuple[MemTableSource, ...] | None = None
     epoch: int | None = None
@@ -91,8 +105,8 @@ class RegionLook:
     @property
     def known(self) -> tuple[Source, ...]:
         """The sources that the last look found, and these MemTables: without any request."""
-        unmerged = self.columns.unmerged
-        memtables = self.columns.tail.memtables if self.memtables is None else self.memtables
+        unmerged = self.state.unmerged
+        memtables = self.state.tail.memtables if self.memtables is None else self.memtables
         return (*memtables, *(() if unmerged is None else unmerged[2]))
 
 
@@ -109,23 +123,19 @@ class RegionReader:
         self._context = context
         self._manifests = RegionManifests(context.store, self.region_id)
         self._looks = Looks(self._manifests, context.clock)
-        self._manifest = manifest
         self.log_end = LogEnd(Wal(context.store, self.region_id))
-        self._columns = _Columns(base.stored, self._new_tail(base))
-        self._merged = 0
-        # Those above were asked for since the last merge, for an index that lacks them.
-        self._bridged_after = 0
+        self._state = _State(manifest, base.stored, self._new_tail(base))
         self._lock = Lock()
 
     @property
     def manifest(self) -> RegionManifest:
         """The newest manifest seen so far."""
-        return self._manifest
+        return self._state.manifest
 
     def refresh(self) -> RegionManifest:
         """The latest manifest; two probes when nothing is new."""
-        self.advance(Look(self._looks, self._manifest).latest())
-        return self._manifest
+        self.advance(Look(self._looks, self._state.manifest).latest())
+        return self.manifest
 
     def with_values(self, manifest: RegionManifest) -> RegionManifest:
         """One of the region's manifests with its values, also where native code left them out."""
@@ -139,15 +149,14 @@ class RegionReader:
         Generations that it lists no more are let go of, as their files may be collected.
         """
         with self._lock:
-            if manifest.version > self._manifest.version:
-                self._manifest = manifest
+            if manifest.version > self._state.manifest.version:
                 listed = {flushed.path for flushed in manifest.flushed_generations}
-                self._keep(lambda path, _: path in listed)
+                self._state = self._state.keeping(lambda path, _: path in listed, manifest=manifest)
 
     def check_progress(self, base: BaseTable) -> None:
         """Raise RepairError where `base` has merged more generations than there are."""
         merged = base.details.merged_generations.get(self.region_id, 0)
-        check_progress(self._manifests, self._manifest, merged)
+        check_progress(self._manifests, self._state.manifest, merged)
 
     def unflushed(self) -> Unflushed:
         """The latest manifest and every MemTable above it (protocol rule 15)."""
@@ -161,9 +170,9 @@ class RegionReader:
         every other writer's rows come from the WAL. The MemTables are taken before anything is
         asked: what is flushed between the two is in both, and dropped later.
         """
-        columns = self._columns if base is None else self._of_columns(base)
+        state = self._state if base is None else self._of_columns(base)
         writer = live_writer(self._context.identity, self.region_id) if strong else None
-        if writer is not None and not same_columns(writer.entry_schema, columns.stored):
+        if writer is not None and not same_columns(writer.entry_schema, state.stored):
             # The base has other columns since it was opened: the WAL has its rows by field id.
             with suppress(MemWalError):
                 writer.flush_wal()
@@ -171,18 +180,18 @@ class RegionReader:
         if writer is not None:
             with suppress(MemWalError):
                 memtables = writer.memtables()
-                look = Look(self._looks, self._manifest)
-                return RegionLook(columns, look, memtables, writer.epoch)
+                look = Look(self._looks, self._state.manifest)
+                return RegionLook(state, look, memtables, writer.epoch)
         if strong:
-            return RegionLook(columns, columns.tail.look(self._manifest))
-        return RegionLook(columns, Look(self._looks, self._manifest), ())
+            return RegionLook(state, state.tail.look(self._state.manifest))
+        return RegionLook(state, Look(self._looks, self._state.manifest), ())
 
     def _unflushed(self, looked: RegionLook) -> Unflushed:
         if looked.memtables is not None:
             manifest = looked.look.latest()
-            if manifest is not self._manifest:
+            if manifest is not self._state.manifest:
                 self.advance(manifest)
-                manifest = self._manifest
+                manifest = self.manifest
             if looked.epoch in (None, manifest.writer_epoch):
                 current = manifest.current_generation
                 own = tuple([m for m in looked.memtables if m.generation >= current])
@@ -190,8 +199,8 @@ class RegionReader:
             writer = live_writer(self._context.identity, self.region_id)
             if writer is not None and writer.epoch < manifest.writer_epoch:
                 writer.taken_over(manifest.writer_epoch)  # or a statement would trust its claim
-            looked = RegionLook(looked.columns, looked.columns.tail.look(manifest))
-        manifest, memtables = looked.columns.tail.read(looked.look, self._manifest)
+            looked = RegionLook(looked.state, looked.state.tail.look(manifest))
+        manifest, memtables = looked.state.tail.read(looked.look, self._state.manifest)
         self.advance(manifest)
         return Unflushed(manifest, memtables)
 
@@ -206,7 +215,7 @@ class RegionReader:
             with suppress(MemWalError):
                 writer.flush_wal()
         wal = Wal(self._context.store, self.region_id)
-        manifest, end = wal_end(wal, self._manifests, self._manifest)
+        manifest, end = wal_end(wal, self._manifests, self._state.manifest)
         self.advance(manifest)
         return manifest, end
 
@@ -222,34 +231,39 @@ class RegionReader:
 
     def _sources(
         self,
-        columns: _Columns,
+        state: _State,
         base: BaseTable,
         manifest: RegionManifest,
         memtables: tuple[MemTableSource, ...],
     ) -> tuple[Source, ...]:
         merged = base.found.details.merged_generations.get(self.region_id, 0)
-        known = columns.unmerged
+        newest = self._state
+        known = (newest if newest.tail is state.tail else state).unmerged
         has_copies = self._context.cache is not None
         if known is not None and has_copies and any(source.is_lost for source in known[2]):
             known = None
         if known is None or known[0] is not manifest or known[1] != merged:
-            known = manifest, merged, self._flushed(columns, base, manifest, merged)
-            columns.unmerged = known
+            known = manifest, merged, self._flushed(state, base, manifest, merged)
+            with self._lock:
+                if self._state.tail is state.tail:
+                    self._state = replace(self._state, unmerged=known)
         live = sorted([m for m in memtables if m.rows], key=_GENERATION, reverse=True)
         return (*live, *known[2])
 
     def _flushed(
-        self, columns: _Columns, base: BaseTable, manifest: RegionManifest, merged: int
+        self, state: _State, base: BaseTable, manifest: RegionManifest, merged: int
     ) -> tuple[LanceSource, ...]:
         """The generations above the merge progress, newest first. A recorded manifest may be older
         than the base version, which then has all of them."""
         check_progress(self._manifests, manifest, merged)
-        if merged > self._merged:
-            with self._lock:
-                self._merged = merged
-                lowest = min(merged - Merged.kept_open, self._bridged_after)
-                self._bridged_after = merged
-                self._keep(lambda _, source: source.generation > lowest)
+        with self._lock:
+            if merged > self._state.merged:
+                lowest = min(merged - Merged.kept_open, self._state.bridged_after)
+                self._state = self._state.keeping(
+                    lambda _, source: source.generation > lowest,
+                    merged=merged,
+                    bridged_after=merged,
+                )
         flushed = sorted(manifest.flushed_generations, key=_GENERATION)
         unmerged = [g for g in flushed if g.generation > merged]
         found, last = [g.generation for g in unmerged], manifest.current_generation - 1
@@ -259,56 +273,49 @@ class RegionReader:
                 f"region {self.region_id} lists the generations {found} where those from "
                 f"{merged + 1} to {last} are needed over base version {base.version}"
             )
-        return tuple(self._generation(columns, base, g) for g in reversed(unmerged))
+        return tuple(self._generation(state, base, g) for g in reversed(unmerged))
 
     def looked(self, base: BaseTable, looked: RegionLook) -> tuple[Source, ...]:
         """`sources` of now, with every row that is not flushed yet where the look was `strong`."""
         unflushed = self._unflushed(looked)
-        return self._sources(looked.columns, base, unflushed.manifest, unflushed.memtables)
+        return self._sources(looked.state, base, unflushed.manifest, unflushed.memtables)
 
     def merged(self, base: BaseTable, after: int, through: int) -> tuple[Source, ...] | None:
         """The merged generations above `after` up to `through`, newest first; None where one is
         not listed any more."""
-        self._bridged_after = min(self._bridged_after, after)
-        listed = {one.generation: one for one in self._manifest.flushed_generations}
+        with self._lock:
+            lowest = min(self._state.bridged_after, after)
+            self._state = replace(self._state, bridged_after=lowest)
+        listed = {one.generation: one for one in self._state.manifest.flushed_generations}
         found = [listed.get(number) for number in range(through, after, -1)]
         known = [one for one in found if one is not None]
         if len(known) < len(found):
             return None
-        columns = self._of_columns(base)
-        return tuple(self._generation(columns, base, one) for one in known)
+        state = self._of_columns(base)
+        return tuple(self._generation(state, base, one) for one in known)
 
-    def _keep(self, is_kept: Callable[[str, LanceSource], bool]) -> None:
-        """Let go of the other generations; `_lock` is held."""
-        columns = self._columns
-        columns.unmerged = None
-        kept = {path: s for path, s in columns.generations.items() if is_kept(path, s)}
-        gone = [s for path, s in columns.generations.items() if path not in kept]
-        if gone:
-            columns.generations = kept
-            STORE.evict(*(one.identity for one in gone), *(one.place for one in gone))
-
-    def _of_columns(self, base: BaseTable) -> _Columns:
+    def _of_columns(self, base: BaseTable) -> _State:
         """What is read under the columns of `base`, whichever other queries read: what was read
         under others is forgotten."""
-        columns = self._columns
-        if base.stored is columns.stored:
-            return columns
-        if base.stored.equals(columns.stored, check_metadata=True):
-            columns.stored = base.stored
-            return columns
+        if base.stored is self._state.stored:
+            return self._state
         with self._lock:
-            self._keep(lambda *_: False)
-            self._columns = _Columns(base.stored, self._new_tail(base))
-            return self._columns
+            state = self._state
+            if base.stored.equals(state.stored, check_metadata=True):
+                self._state = replace(state, stored=base.stored)
+            else:
+                tail = self._new_tail(base)
+                self._state = state.keeping(lambda *_: False, stored=base.stored, tail=tail)
+            return self._state
 
     def _new_tail(self, base: BaseTable) -> WalTail:
         return WalTail(self._context, self._looks, self.log_end, self.name, base)
 
     def _generation(
-        self, columns: _Columns, base: BaseTable, flushed: FlushedGeneration
+        self, state: _State, base: BaseTable, flushed: FlushedGeneration
     ) -> LanceSource:
-        source = columns.generations.get(flushed.path)
+        newest = self._state if self._state.tail is state.tail else state
+        source = newest.generations.get(flushed.path)
         if source is None or source.is_lost:
             context = self._context
             folder = generation_folder(self.region_id, flushed.path)
@@ -330,7 +337,10 @@ class RegionReader:
                 rows=flushed.rows,
                 copy=copy,
             )
-            columns.generations[flushed.path] = source
+            with self._lock:
+                if self._state.tail is state.tail:
+                    generations = {**self._state.generations, flushed.path: source}
+                    self._state = replace(self._state, generations=generations)
         return source
 
 
