@@ -3,8 +3,10 @@ which nobody here wrote, reads the same text."""
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
+from random import Random
 
 import sqlglot
 from sqlglot import expressions as sg
@@ -13,6 +15,7 @@ from memwal_native import syntax
 from memwal_native.syntax import SqlParser, SqlStatement
 from tests.statements.test_corpus import entries
 
+SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
 _GOLDEN = Path(__file__).with_name("trees.txt")
 _KINDS = {
     "DELETE": sg.Delete,
@@ -113,3 +116,43 @@ def test_what_sqlglot_writes_is_read_the_same() -> None:
         for pretty in (False, True):
             text = theirs.sql("postgres", pretty=pretty, identify=pretty)
             check(parser.statement(text), parse(text))
+
+
+_LEAVES = ["t.n", "id", "7", "-1.5", "'it''s; -- no comment'", '"s"', "NULL", "TRUE"]
+
+
+def grown(rng: Random, depth: int) -> str:
+    """A random expression over columns of the corpus."""
+    if depth == 0:
+        return rng.choice(_LEAVES)
+
+    def inner() -> str:
+        return f"({grown(rng, depth - 1)})"
+
+    forms = [
+        lambda: f"{inner()} {rng.choice('+-*/%')} {inner()}",
+        lambda: f"{inner()} {rng.choice(['=', '<>', '<=', 'AND', 'OR'])} {inner()}",
+        lambda: f"NOT {inner()}",
+        lambda: f"CASE WHEN {inner()} THEN {inner()} ELSE {inner()} END",
+        lambda: f"COALESCE({inner()}, {inner()})",
+        lambda: f"CAST({inner()} AS BIGINT)",
+        lambda: f"{inner()} BETWEEN {inner()} AND {inner()}",
+        # DataFusion's parser takes no subquery as the first of several.
+        lambda: f"{inner()} IN (7, {inner()})",
+        lambda: f"{inner()} IS NULL",
+        lambda: f"(SELECT MAX({inner()}) FROM s WHERE {inner()})",
+        lambda: f"EXISTS(SELECT 1 FROM s WHERE {inner()})",
+    ]
+    return rng.choice(forms)()
+
+
+def test_sqlglot_reads_random_expressions_in_every_place_the_same() -> None:
+    parser, rng, seen = SqlParser(), Random(32), 0
+    for _ in range(3 * SOAK):
+        for theirs in map(parse, known_to_sqlglot()):
+            for literal in list(theirs.find_all(sg.Literal)):
+                literal.replace(parse(f"({grown(rng, rng.randint(0, 3))})"))
+                seen += 1
+            text = theirs.sql("postgres", pretty=rng.random() < 0.5)
+            check(parser.statement(text), parse(text))
+    assert seen > 100
