@@ -1,0 +1,1 @@
+"""Small faults of the code, each of which some tests must notice."""
