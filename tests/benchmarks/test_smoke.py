@@ -5,7 +5,6 @@ Those that start several processes run with `MEMWAL_SOAK=10`.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -14,14 +13,14 @@ from rich.console import Console
 from benchmarks.__main__ import BENCHMARKS, run
 from benchmarks.peers import __main__ as peers
 from benchmarks.support.result import print_report, write_json
+from tests.soak import IS_SOAK
 
-SOAK = int(os.environ.get("MEMWAL_SOAK", "1")) > 1
 SLOW = {"during-merge", "many-merges", "merging", "opening", "streaming-memory", "writing-memory"}
 
 
 def test_benchmarks_run_in_one_folder_and_their_answers_are_right(tmp_path: Path) -> None:
     assert set(BENCHMARKS) > SLOW
-    names = [name for name in BENCHMARKS if SOAK or name not in SLOW]
+    names = [name for name in BENCHMARKS if IS_SOAK or name not in SLOW]
     console = Console(record=True, width=200)
     results = run(names, tmp_path / "tables", True, console)
     assert len(results) > len(names) and all(result.ours > 0 for result in results)

@@ -13,8 +13,8 @@ from zlib import crc32
 
 from memwal_sql.errors import MemWalError
 from tests.crash.doomed import SURVIVED, Death
+from tests.soak import IS_SOAK
 
-SOAK = int(os.environ.get("MEMWAL_SOAK", "1")) > 1
 SEED = os.environ.get("MEMWAL_SEED", "1")
 
 
@@ -39,7 +39,7 @@ def run_to_death(context: Any, target: Callable[..., None], *args: Any) -> tuple
 def moments(*stores: str) -> list[tuple[str, str]]:
     """Where and when to kill at calls. What is there before a store's call is there after the
     one before it, or after a call of Lance in between: a soak looks at both."""
-    both = ("before", "after") if SOAK else ("after",)
+    both = ("before", "after") if IS_SOAK else ("after",)
     found = [(store, when) for store in stores for when in both]
     return [*found, ("lance", "before"), ("lance", "after")]
 
@@ -50,7 +50,7 @@ def deaths_at_calls(kill: Callable[[Death], bool], where: str, when: str, stride
 
     MEMWAL_SOAK kills at every call, and MEMWAL_SEED changes the first one.
     """
-    stride = 1 if SOAK else stride
+    stride = 1 if IS_SOAK else stride
     nth = 1 + crc32(f"{SEED}/{where}/{when}".encode()) % stride
     while not kill(Death(where, nth, when)):
         nth += stride

@@ -6,7 +6,6 @@ at all, and the table can be written again (protocol rules 3, 5, 8 and 9).
 
 from __future__ import annotations
 
-import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -23,8 +22,8 @@ from tests.crash.script import State, base_rows, base_state, read, writes
 from tests.model.faults import Fault, FaultyStore, Kind
 from tests.model.opened import opened_over
 from tests.model.process import as_another_process
+from tests.soak import SOAK
 
-SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
 PUTS = (Kind.REFUSED, Kind.TIMEOUT, Kind.LOST_REPLY, Kind.FALSE_EXISTS, Kind.LANDED_EXISTS)
 OTHERS = (Kind.REFUSED, Kind.TIMEOUT)
 

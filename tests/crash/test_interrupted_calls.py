@@ -7,7 +7,6 @@ says to open another one; the same call succeeds; and no thread or file is left.
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 import threading
@@ -26,8 +25,8 @@ import memwal_sql as mw
 from memwal_sql.bulk.rows import RowForm
 from tests.crash.strikes import How, Strike, stores_by
 from tests.model.process import as_another_process, forget_writers
+from tests.soak import IS_SOAK
 
-SOAK = int(os.environ.get("MEMWAL_SOAK", "1")) > 1
 USUAL_REQUESTS = 8
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("op", pa.int64()), ("word", pa.string())])
 KEYS = 12
@@ -220,7 +219,7 @@ def strike(work: Work, template: Template, folder: Path, scratch: Path, nth: int
         handle.writer.close()
     table.close()
     assert state_of(uri) == work.after
-    if SOAK:
+    if IS_SOAK:
         report = mw.open_table(uri).check()
         assert report.ok, str(report)
     assert list(scratch.iterdir()) == []
@@ -241,7 +240,7 @@ def test_a_call_that_is_ended_at_any_request_leaves_nothing_half_done(
 ) -> None:
     rng = Random(f"{name} {kind}")
     for how in How:
-        if SOAK:
+        if IS_SOAK:
             count = 1
             while strike(WORK[name], template, fast_folder, scratch, count, how):
                 count += 1

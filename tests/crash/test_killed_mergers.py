@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,8 +21,8 @@ from tests.maintain.merging_tables import (
     rows_of,
     write_generations,
 )
+from tests.soak import SOAK
 
-SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
 SEED = 11
 TIMES = 12 * SOAK if SOAK > 1 else 4
 # Of two regions: first generations of some passes each, then deletes in passes of both, and then

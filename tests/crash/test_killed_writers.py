@@ -3,7 +3,6 @@ unacknowledged batch is half there (issue "What must be shown"; protocol rules 3
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,8 +15,8 @@ from tests.crash.doomed import Death
 from tests.crash.killing import copy_of, deaths_at_calls, moments, run_to_death, told_by
 from tests.crash.script import State, Write, base_rows, base_state, read, writes
 from tests.crash.writing_child import write_until_death
+from tests.soak import SOAK
 
-SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
 COUNT = 14
 OPTIONS: dict[str, Any] = {"memtable_rows": 12}
 SEED = 7

@@ -7,7 +7,6 @@ fails when a call is done, as clearing up does, does not make it one that failed
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -28,9 +27,9 @@ from memwal_sql.bulk.rows import RowForm
 from memwal_sql.errors import ConflictError
 from tests.crash.strikes import stores_by
 from tests.model.process import as_another_process, forget_writers
+from tests.soak import IS_SOAK
 from tests.write.hooked_store import Call, HookedStore
 
-SOAK = int(os.environ.get("MEMWAL_SOAK", "1")) > 1
 LAST_REQUESTS = 2
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("n", pa.int64()), ("s", pa.string())])
 STRICT = pa.field("m", pa.int64(), nullable=False)
@@ -215,7 +214,7 @@ def test_who_calls_while_the_store_goes_away_is_told_what_became_of_it(
     no_pauses: None,
 ) -> None:
     count, done = run(name, template, fast_folder, float("inf"))
-    first = 1 if SOAK else max(1, count + 1 - LAST_REQUESTS)
+    first = 1 if IS_SOAK else max(1, count + 1 - LAST_REQUESTS)
     for nth in [*range(first, count + 1), Random(f"{name} {kind}").randint(1, count)]:
         _, after = run(name, template, fast_folder, nth)
         assert after == done, f"outage from request {nth} of {count} on"

@@ -27,9 +27,9 @@ import pytest
 
 import memwal_sql as mw
 from tests.model.waiting import eventually
+from tests.soak import IS_SOAK
 
-_IS_SOAK = int(os.environ.get("MEMWAL_SOAK", "1")) > 1
-INTERRUPTS = 2_000 if _IS_SOAK else 60
+INTERRUPTS = 2_000 if IS_SOAK else 60
 KEYS = 20
 SIZE = 8
 SCHEMA = pa.schema(
@@ -48,7 +48,7 @@ class TimeUpError(Exception):
     """What the handler of a time limit raises."""
 
 
-KINDS = [KeyboardInterrupt, TimeUpError] if _IS_SOAK else [KeyboardInterrupt]
+KINDS = [KeyboardInterrupt, TimeUpError] if IS_SOAK else [KeyboardInterrupt]
 
 
 def rows(keys: list[int], n: int) -> pa.Table:

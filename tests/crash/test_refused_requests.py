@@ -7,7 +7,6 @@ or those of the call, and the same call succeeds or says why it need not.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
 from datetime import timedelta
@@ -27,8 +26,8 @@ from memwal_sql.errors import ConflictError, MemWalError
 from memwal_sql.storage.objects.concurrent import ReadWindow
 from tests.model.process import as_another_process
 from tests.model.s3 import Application, s3_server
+from tests.soak import IS_SOAK
 
-SOAK = int(os.environ.get("MEMWAL_SOAK", "1")) > 1
 BUCKET = "refused"
 MOST_REQUESTS = 400  # of one call
 EVERY_REQUEST = 1_000_000
@@ -244,4 +243,4 @@ def test_a_change_whose_requests_are_refused_says_so(
 
 def _places(name: str, requests: int) -> Iterable[int]:
     places = range(requests)
-    return places if SOAK else Random(crc32(name.encode())).sample(places, 1)
+    return places if IS_SOAK else Random(crc32(name.encode())).sample(places, 1)

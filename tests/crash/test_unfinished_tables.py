@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -28,9 +27,9 @@ from memwal_sql import create
 from planner.regions.text import text_of
 from tests.crash.strikes import stores_by
 from tests.model.process import as_another_process
+from tests.soak import IS_SOAK
 from tests.write.hooked_store import Call, HookedStore
 
-SOAK = int(os.environ.get("MEMWAL_SOAK", "1")) > 1
 SCHEMA = pa.schema({"id": pa.int64(), "at": pa.int32(), "n": pa.int64()})
 KEY = ("id", "at")
 REGIONS = "bucket(id, 2)"
@@ -341,7 +340,7 @@ def test_of_two_who_make_a_table_at_once_nobody_breaks_it(
     ends, and the other goes on. What either may write is there, and the table can be opened."""
     pairs = product(enumerate(first_steps), enumerate(second_steps))
     for (first_place, one_step), (second_place, other_step) in pairs:
-        if not SOAK and (first_place + second_place) % 2:
+        if not IS_SOAK and (first_place + second_place) % 2:
             continue
         uri = str(fast_folder / f"{one_step}, {other_step}")
         before(uri, monkeypatch)
@@ -433,7 +432,7 @@ def test_of_many_who_make_a_table_at_the_same_moment_one_does(
     lenient: bool, fast_folder: Path
 ) -> None:
     """Lance by itself makes one table over another then, nearly every second time."""
-    for turn in range(10 if SOAK else 4):
+    for turn in range(10 if IS_SOAK else 4):
         uri, at_once = str(fast_folder / f"table-{turn}"), Barrier(4)
         written: list[int] = []
 

@@ -33,8 +33,8 @@ from tests.histories.worker import (
     Weights,
     work,
 )
+from tests.soak import SOAK
 
-SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
 SEED = os.environ.get("MEMWAL_SEED", "1")
 # Something goes wrong with 5% of the requests, in a soak with 20%; half of what is stalled is given
 # up by the client, and lands afterwards.

@@ -25,8 +25,8 @@ from tests.model.kinds import (
     KeyKind,
     RegionKind,
 )
+from tests.soak import SOAK
 
-SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
 SEED = os.environ.get("MEMWAL_SEED", "1")
 FIRST = crc32(SEED.encode()) % 4
 

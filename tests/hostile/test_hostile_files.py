@@ -8,17 +8,17 @@ files; hostile files that agree with one another may be believed, and damage nev
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.soak import IS_SOAK
+
 pytestmark = pytest.mark.slow
 
-SOAK = "MEMWAL_SOAK" in os.environ
-SEEDS = 300 if SOAK else 60
+SEEDS = 300 if IS_SOAK else 60
 CHILDREN = 3
 
 
@@ -44,7 +44,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("child", range(CHILDREN))
 def test_damage_is_read_right_or_told(template: Path, child: int) -> None:
     first, last = (SEEDS * place // CHILDREN for place in (child, child + 1))
-    mode = ["all"] if SOAK else []
+    mode = ["all"] if IS_SOAK else []
     called = ["tests.hostile.child", template, first, last, *mode]
     done = run(*called, seconds=300 + 60 * (last - first))
     lines = done.stdout.splitlines()

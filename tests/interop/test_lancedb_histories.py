@@ -3,7 +3,6 @@ indexes, records and collects is drawn; both read what both have written."""
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -25,10 +24,10 @@ from tests.interop.lancedb_client import (
 )
 from tests.model.merging import manifests
 from tests.model.process import as_another_process
+from tests.soak import SOAK
 
 KEYS = 10
 STEPS = 32
-SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
 # How many regions a table may come to.
 MADE = {
     "unsharded, theirs": (lambda path: create(path, LsmWriteSpec.unsharded(), {1: "base"}), 1),

@@ -3,7 +3,6 @@ that was (issue "What must be shown")."""
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,8 +18,9 @@ import pytest
 import memwal_sql as mw
 from tests.maintain.merging_tables import as_rows, rows_of
 from tests.model.writing import session_of
+from tests.soak import SOAK
 
-SECONDS = 3.0 * max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
+SECONDS = 3.0 * SOAK
 WIDTH = 4
 VECTOR = pa.list_(pa.float32(), WIDTH)
 SCHEMA = pa.schema(

@@ -28,11 +28,11 @@ from tests.maintain.life import collect, create, manifest, merge_all
 from tests.model.merging import manifests
 from tests.model.opened import Remote, opened_over
 from tests.model.process import as_another_process
+from tests.soak import IS_SOAK
 from tests.write.hooked_store import Call, HookedStore, passing
 
 State = dict[int, int]
 KEYS = range(4)
-SOAK = int(os.environ.get("MEMWAL_SOAK", "1")) > 1
 SEED = int(os.environ.get("MEMWAL_SEED", "1"))
 FIRST_NEW = 100
 MOST_GENERATIONS = 4
@@ -183,10 +183,10 @@ def test_a_strong_read_is_of_one_state_since_it_began(
         return opened_over(life.table.uri, HookedStore)
 
     if warm:
-        stride = 1 if SOAK or reader_of is not nullcontext else 2  # before and after each second
+        stride = 1 if IS_SOAK or reader_of is not nullcontext else 2  # before and after each second
         _read_while(change, life, _read_before(table, life, read), reader_of, read, stride)
     else:
-        _read_while(change, life, cold, reader_of, read, stride=1 if SOAK else 5)
+        _read_while(change, life, cold, reader_of, read, stride=1 if IS_SOAK else 5)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_a_strong_read_is_of_one_state_since_it_began(
                 (as_another_process, Life.collect),
             ]
         )
-        for turned in (range(6) if SOAK else [(SEED + number) % 6])
+        for turned in (range(6) if IS_SOAK else [(SEED + number) % 6])
     ],
 )
 def test_whatever_the_order_of_answers_that_were_asked_for_side_by_side(
@@ -248,7 +248,7 @@ def _read_while(
 ) -> None:
     """Read once for each request of a read, or each `stride`-th one, with the change before and
     after that request. What was written before the read began was not read."""
-    both = SOAK or reader_of is nullcontext
+    both = IS_SOAK or reader_of is nullcontext
     for number, when in product(
         range(1 + SEED % stride, 100, stride), ("before", "after") if both else ("before",)
     ):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import shutil
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -30,11 +29,11 @@ from memwal_sql.storage.objects.open import open_store
 from tests.exec_nodes.resident.reads import no_reads
 from tests.model.resident import never
 from tests.read.life import KEYS, Life, fresh, seen
+from tests.soak import SOAK
 
 NO_TIME = timedelta(0)
 QUERY = [0.5, -0.5, 0.1, 0.0]
 
-SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
 Pending = list[Callable[[], object]]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,7 @@ import pytest
 import memwal_sql as mw
 from exec_nodes.resident.admission import Admission
 from tests.read.life import KEYS, SCHEMA, WIDTH, Life, fresh, seen
-
-SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
+from tests.soak import SOAK
 
 
 @pytest.mark.parametrize("seed", range(2 * SOAK))

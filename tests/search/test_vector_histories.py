@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,8 +17,8 @@ from exec_nodes.vectors.index_search import ALL_PROBES, IndexUse
 from tests.model.resident import another_store
 from tests.search.text_history import TextHistory, globally, locally
 from tests.search.vector_tables import DIMENSION, Vector, VectorTable, below
+from tests.soak import SOAK
 
-SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
 STEPS, KEYS = 24 if SOAK > 1 else 12, 60
 KINDS = {
     "float16": pa.float16(),

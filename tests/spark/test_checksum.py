@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import os
-
 import lance
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +15,11 @@ from pyspark.sql import functions as sf
 import memwal_sql as mw
 from memwal_sql.spark import merge
 from tests.model.writing import session_of
+from tests.soak import IS_SOAK
 from tests.spark.frames import load, save
 
 Numbers = npt.NDArray[np.int64]
-ROWS = 5_000_000 if "MEMWAL_SOAK" in os.environ else 100_000
+ROWS = 5_000_000 if IS_SOAK else 100_000
 # Of every row its key, its number and its text count, together.
 QUERY = """
     SELECT count(*) AS n, sum(value) AS total,

@@ -21,8 +21,8 @@ import memwal_sql as mw
 from memwal_sql.session.filter_text import implied
 from planner.predicates.tuple_domain import key_equalities
 from tests.cli.calls import as_json
+from tests.soak import SOAK
 
-SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
 SEED = os.environ.get("MEMWAL_SEED", "1")
 CONDITIONS = 10 * SOAK
 SEARCHES = 2 * SOAK

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.soak import IS_SOAK
 from tests.sqllogictest import files
 from tests.sqllogictest.compare import compared
 from tests.sqllogictest.differences import LEFT_OUT, expected
 from tests.sqllogictest.records import records
 
 SEED = os.environ.get("MEMWAL_SEED", "1")
-IS_SOAK = "MEMWAL_SOAK" in os.environ
 SAMPLE = [
     "dml_delete.slt",
     "dml_update.slt",

@@ -3,7 +3,6 @@ which nobody here wrote, reads the same text."""
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from random import Random
@@ -13,9 +12,9 @@ from sqlglot import expressions as sg
 
 from memwal_native import syntax
 from memwal_native.syntax import SqlParser, SqlStatement
+from tests.soak import SOAK
 from tests.statements.test_corpus import entries
 
-SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
 _GOLDEN = Path(__file__).with_name("trees.txt")
 _KINDS = {
     "DELETE": sg.Delete,

@@ -26,6 +26,7 @@ from tests.model.process import as_another_process
 from tests.model.resident import another_cache
 from tests.model.s3 import Requests, s3_server
 from tests.model.writing import merge_rows
+from tests.soak import IS_SOAK
 
 KEYS = 60
 
@@ -69,7 +70,7 @@ def damage(folder: Path, random: np.random.Generator) -> None:
                 path.unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize("seed", range(200 if "MEMWAL_SOAK" in os.environ else 2))
+@pytest.mark.parametrize("seed", range(200 if IS_SOAK else 2))
 def test_answers_are_those_without_copies(tmp_path: Path, folder: Path, seed: int) -> None:
     """Under evictions, damage, merges, and other tables at the same place; by readers that open it
     at each step and by one that stays open, from whom the copies are taken away."""

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from tests.soak import IS_SOAK
 from tests.sqllogictest import files
 from tests.sqllogictest.records import records
 from tests.tpch.database import Database
 
-_IS_SOAK = "MEMWAL_SOAK" in os.environ
-_SCALE = 0.1 if _IS_SOAK else 0.01
+_SCALE = 0.1 if IS_SOAK else 0.01
 # Of 32 order keys in a row, dbgen leaves those from the ninth on to the refresh functions.
 _FIRST_FREE = 8
 _MERGE = """
@@ -59,7 +58,7 @@ def test_answers_are_those_of_duckdb_after_every_refresh(
 ) -> None:
     database = Database(tmp_path, _SCALE, seed=1)
     database.check(queries)
-    for part in range(4 if _IS_SOAK else 1):
+    for part in range(4 if IS_SOAK else 1):
         for name in ("orders", "lineitem"):  # RF1
             database.upsert(name, refresh_rows(database, name, part))
         database.move()

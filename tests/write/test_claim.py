@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 from collections.abc import Callable
@@ -20,10 +19,11 @@ from memwal_sql.storage.wal.log import encode_entry, encode_fence
 from tests.each import each
 from tests.model.faults import Kind
 from tests.model.racing import race
+from tests.soak import SOAK
 from tests.write.harness import ENTRY_SCHEMA, Region, Rows, seen, upsert
 from tests.write.hooked_store import DOUBTFUL, Call, Crash, HookedStore, crash_at
 
-ROUNDS = 30 * max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
+ROUNDS = 30 * SOAK
 
 
 def entry(rows: Rows, epoch: int, generation: int) -> bytes:

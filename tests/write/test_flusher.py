@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 from typing import Any
@@ -24,10 +23,9 @@ from memwal_sql.storage.region.manifest import FlushedGeneration
 from memwal_sql.storage.retries import ATTEMPTS
 from tests.model.faults import Kind
 from tests.model.waiting import reached
+from tests.soak import SOAK
 from tests.write.harness import ManualExecutor, Region, Rows, delete, seen, upsert
 from tests.write.hooked_store import DOUBTFUL, Call, Crash, HookedStore, crash_at
-
-SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
 
 
 def test_generations_written_in_any_order_are_committed_in_order() -> None:

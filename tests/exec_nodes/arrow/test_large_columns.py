@@ -15,8 +15,7 @@ from exec_nodes.arrow.arrays import flat
 from exec_nodes.arrow.large_columns import OneArray, concatenated, taken, taken_by_chunk
 from exec_nodes.lance.errors import lance_errors
 from exec_nodes.lance.scan import Batches, scan_dataset
-
-SOAK = int(os.environ.get("MEMWAL_SOAK", "1"))
+from tests.soak import SOAK
 
 
 @pytest.mark.parametrize("seed", range(5))

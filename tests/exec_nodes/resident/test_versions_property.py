@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -34,12 +33,12 @@ from tests.exec_nodes.overlays import allow_overlays, overlay
 from tests.exec_nodes.tables import memtable
 from tests.exec_nodes.vectors.vectors import Matrix, measured
 from tests.model.resident import another_store
+from tests.soak import SOAK
 
 WIDTH = 2
 WORDS = ["fox", "dog", "cat", "owl", "elk"]
 TEXTS = ("body", "title")
 ANALYZER = Analyzer.of({})
-SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
 NONE: RowAddresses = np.empty(0, np.uint64)
 Row = dict[str, Any]
 

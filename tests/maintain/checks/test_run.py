@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import threading
@@ -38,8 +37,8 @@ from tests.maintain.life import NOW, SCHEMA, collect, create, flush, merge_all, 
 from tests.model.folder_state import folder_state
 from tests.model.merging import manifests
 from tests.model.writing import flush_rows
+from tests.soak import IS_SOAK, usual
 
-SOAK = int(os.environ.get("MEMWAL_SOAK", "1")) > 1
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 
 
@@ -787,9 +786,8 @@ def test_a_damaged_file_of_any_kind_ends_no_check_early(site: Site) -> None:
     unknown_maintained_index(site)
     foreign_folder(site)
     tried = 0
-    for kind, file in list(_files_of_a_kind(site.folder, str(other)).items())[:: 1 if SOAK else 2]:
-        if kind in NOT_OPENED:
-            continue
+    files = _files_of_a_kind(site.folder, str(other)).items()
+    for kind, file in usual([one for one in files if one[0] not in NOT_OPENED], 4):
         whole = file.read_bytes()
         file.write_bytes(b"" if tried % 2 else whole[: len(whole) // 2])
         report = mw.open_table(site.uri).check()
@@ -800,7 +798,7 @@ def test_a_damaged_file_of_any_kind_ends_no_check_early(site: Site) -> None:
             assert any(what in one for one in told), (kind, str(report))
         file.write_bytes(whole)
         tried += 1
-    assert tried > (10 if SOAK else 5)
+    assert tried > (10 if IS_SOAK else 3)
 
 
 def test_an_old_version_that_is_damaged_hides_no_checkpoint(site: Site) -> None:

@@ -26,8 +26,8 @@ from planner.predicates.expr import And, Compare, In, Like, Literal, Not, Operan
 from planner.predicates.lance_filter import lance_filter
 from tests.each import each
 from tests.planner.predicates.said import Said
+from tests.soak import SOAK
 
-SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
 SEED = os.environ.get("MEMWAL_SEED", "1")
 _SECONDS = [0, None, -1, 1_704_067_200, 10**9, -(10**9)]
 

@@ -4,7 +4,6 @@ joins, where texts may become tokens in another way."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from random import Random
 from typing import Any
@@ -16,8 +15,9 @@ import pytest
 from lance.lance import tokenize
 
 import memwal_sql as mw
+from tests.soak import SOAK
 
-QUERIES = 100 * max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
+QUERIES = 100 * SOAK
 SCHEMA = pa.schema(
     [
         pa.field("id", pa.int64(), nullable=False),

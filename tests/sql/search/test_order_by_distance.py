@@ -23,8 +23,8 @@ import memwal_sql as mw
 from exec_nodes.liveness.masks import Matched
 from exec_nodes.resident.admission import Admission
 from tests.model.resident import another_store
+from tests.soak import SOAK
 
-SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
 QUERIES = 30 * SOAK
 KEYS = 150
 KINDS = {"float16": pa.float16(), "float32": pa.float32(), "float64": pa.float64()}

@@ -32,8 +32,9 @@ from memwal_sql.storage.objects import (
 from memwal_sql.storage.objects.commit_log import Commit, CommitState, SqliteCommitLog
 from memwal_sql.storage.objects.local import LocalStore
 from tests.model.interrupts import Interrupt, interrupted
+from tests.soak import IS_SOAK
 
-STRIDE = 1 if int(os.environ.get("MEMWAL_SOAK", "1")) > 1 else 15
+STRIDE = 1 if IS_SOAK else 15
 _OF_FILES: tuple[ModuleType, ...] = (contextlib, descriptors, local, local_folders, whole_file)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import linecache
-import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -22,12 +21,12 @@ from memwal_sql.write.commit_queue import PendingWrite
 from memwal_sql.write.region_writer import RegionWriter
 from memwal_sql.write.statement import Statements
 from tests.model.racing import race
+from tests.soak import IS_SOAK
 
 SCHEMA = pa.schema(
     [pa.field("id", pa.int64(), False), pa.field("n", pa.int64()), pa.field("m", pa.int64())]
 )
 ADD = {"n": "t.n + s.n"}
-SOAK = int(os.environ.get("MEMWAL_SOAK", "1")) > 1
 KEYS = list(range(8))
 
 
@@ -368,7 +367,7 @@ def test_a_statement_that_is_interrupted_anywhere_holds_nothing(table: mw.Table)
                 assert not region.recent._cuts
             done = race(lambda: writer.upsert([{"id": key, "n": 5, "m": 5} for key in KEYS]))
             assert done[0].rows == len(KEYS)
-            lines += 1 if SOAK else 4
+            lines += 1 if IS_SOAK else 4
     assert lines > 50
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
@@ -13,8 +12,7 @@ import pytest
 
 import memwal_sql as mw
 from tests.each import each
-
-SOAK = int(os.environ.get("MEMWAL_SOAK", "1")) > 1
+from tests.soak import IS_SOAK
 
 SCHEMA = pa.schema(
     [
@@ -186,7 +184,7 @@ def test_statements_do_to_a_table_what_they_do_to_a_dict(
     """Rows lie in memory, in generations and in the base table."""
     history = History(table, seed)
     with table.writer(durable=durable) as writer:
-        for step in range(60 if SOAK else 25):
+        for step in range(60 if IS_SOAK else 25):
             history.step(writer)
             if history.random.random() < 0.1:
                 writer.flush()
