@@ -27,6 +27,10 @@ from tests.model.small_rows import make_rows
 # A shell that starts the tests in the background has them ignore it, and tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+# A run makes half a million small files: each takes a millisecond of a disk, none of memory.
+_MEMORY = Path("/dev/shm")
+if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > 4 << 30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 # A slow machine is no failure of the code; a database of examples would make runs differ.
 settings.register_profile("repeatable", deadline=None, database=None)
 settings.load_profile("repeatable")

@@ -139,7 +139,7 @@ def _uses(seed: int, *, everything: bool) -> Iterator[tuple[str, Use]]:
 
 def attempt(template: Path, seed: int, expected: list[Any], *, everything: bool) -> list[str]:
     """What went wrong with one damaged copy."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=Path(template).parent) as folder:
         uri, outside = Path(folder) / "t", Path(folder) / "outside"
         shutil.copytree(template / "t", uri, copy_function=link)  # nothing is changed in place
         outside.mkdir()

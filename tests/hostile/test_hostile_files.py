@@ -18,7 +18,7 @@ from tests.soak import IS_SOAK
 
 pytestmark = pytest.mark.slow
 
-SEEDS = 300 if IS_SOAK else 60
+SEEDS = 300 if IS_SOAK else 24
 CHILDREN = 3
 
 
