@@ -17,6 +17,7 @@ from memwal_sql.bulk.replace import Replacement
 from memwal_sql.bulk.rows import RowForm
 from memwal_sql.maintain.merge.commit import PassWriter
 from memwal_sql.maintain.merge.merger import Merger
+from tests.soak import usual
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64())])
 Rows = dict[int, int]
@@ -73,7 +74,7 @@ def by_reading(table: mw.Table, made: Callable[[Rows], Rows]) -> None:
     table.replace_rows(lambda: rows(made(live(table))))
 
 
-@pytest.mark.parametrize("other", [{1: 77}, {7: 77}, {1: 77, 7: 77}], ids=str)
+@pytest.mark.parametrize("other", usual([{1: 77, 7: 77}, {1: 77}, {7: 77}], 1), ids=str)
 @pytest.mark.parametrize("change", [writes, appends, replaces])
 @pytest.mark.parametrize("replace", [by_tasks, by_reading])
 def test_another_commit_right_before_that_of_the_new_rows_comes_before_it(

@@ -28,6 +28,7 @@ from tests.model.faults import Fault, FaultyStore, Kind
 from tests.model.merging import manifests
 from tests.model.opened import opened_over
 from tests.model.writing import flush_rows, merge_rows, upsert_rows
+from tests.soak import usual
 from tests.write.hooked_store import HookedStore, Outage
 
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
@@ -92,7 +93,7 @@ def test_what_tasks_staged_is_published_once(table: Table, limits: StageLimits) 
 
 
 @pytest.mark.parametrize("limits", [SMALL, LARGE])
-@pytest.mark.parametrize("nth", range(1, 9))
+@pytest.mark.parametrize("nth", usual(range(1, 9), 3))
 @pytest.mark.parametrize("kind", [Kind.REFUSED, Kind.TIMEOUT, Kind.LOST_REPLY])
 def test_a_batch_cut_through_anywhere_is_completed_by_its_replay(
     table: Table, limits: StageLimits, nth: int, kind: Kind

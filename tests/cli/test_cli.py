@@ -29,6 +29,7 @@ from tests.cli.calls import as_json, call, failing
 from tests.docs.pages import page
 from tests.model.pairs import SCHEMA, rows
 from tests.model.writing import flush_rows, upsert_rows
+from tests.soak import usual
 from tests.storage.older import entry_range, make_older, mem_wal
 
 
@@ -442,7 +443,7 @@ def test_ctrl_c_ends_the_script_of_the_package_without_a_trace(table: Any) -> No
     )
     query = ["sql", table.uri, "SELECT count(*) AS c FROM t"]
     calls = [("pyarrow", query), (table.uri, query), (table.uri, ["merge", table.uri])]
-    for interrupted, arguments in calls:
+    for interrupted, arguments in usual(calls, 2):
         command = [sys.executable, "-c", code, *arguments, interrupted]
         finished = subprocess.run(command, capture_output=True, text=True, check=False)
         outcome = (finished.returncode, finished.stdout, finished.stderr)

@@ -19,6 +19,7 @@ from memwal_sql.cli.sinks import replaced_file
 from tests.cli.calls import as_json, call, ended, failing
 from tests.model.pairs import SCHEMA, rows
 from tests.model.writing import flush_rows, upsert_rows
+from tests.soak import usual
 from tests.storage.older import entry_range, make_older, mem_wal
 
 
@@ -185,13 +186,16 @@ def test_a_full_disk_is_told_with_the_name_of_the_file(table: Any, form: str, si
 
 @pytest.mark.parametrize(
     "command",
-    [
-        ("sql", "SELECT * FROM t"),
-        ("sql", "SELECT * FROM range(20000)", "--output", "json"),
-        ("sql", "SELECT * FROM t", "--output", "csv", "--to", "/dev/stdout"),
-        ("info",),
-        ("tail", "--output", "json"),
-    ],
+    usual(
+        [
+            ("sql", "SELECT * FROM range(20000)", "--output", "json"),
+            ("sql", "SELECT * FROM t"),
+            ("sql", "SELECT * FROM t", "--output", "csv", "--to", "/dev/stdout"),
+            ("info",),
+            ("tail", "--output", "json"),
+        ],
+        2,
+    ),
     ids=" ".join,
 )
 def test_a_full_disk_behind_standard_output_is_told(table: Any, command: tuple[str, ...]) -> None:
@@ -205,7 +209,7 @@ def test_a_full_disk_behind_standard_output_is_told(table: Any, command: tuple[s
     assert ("'/dev/stdout'" if "--to" in command else "standard output") in said
 
 
-@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize("form", usual(["parquet", "csv"], 1))
 def test_a_file_is_kept_when_there_is_no_room_for_another(
     table: Any, tmp_path: Path, form: str
 ) -> None:
@@ -314,17 +318,20 @@ def test_modules_of_the_working_folder_are_not_imported_by_others(
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        (),
-        ("--help",),
-        ("load", "--help"),
-        ("--version",),
-        ("info", "{table}"),
-        ("regions", "{table}"),
-        ("regions", "{table}", "--output", "json"),
-        ("sql", "{table}", "SELECT 1 AS one"),
-        ("sql", "{table}", "SELECT 1 AS one", "--output", "csv"),
-    ],
+    usual(
+        [
+            (),
+            ("--help",),
+            ("load", "--help"),
+            ("--version",),
+            ("info", "{table}"),
+            ("regions", "{table}"),
+            ("regions", "{table}", "--output", "json"),
+            ("sql", "{table}", "SELECT 1 AS one"),
+            ("sql", "{table}", "SELECT 1 AS one", "--output", "csv"),
+        ],
+        3,
+    ),
     ids=" ".join,
 )
 def test_a_reader_that_has_left_has_one_exit_code(table: Any, arguments: tuple[str, ...]) -> None:

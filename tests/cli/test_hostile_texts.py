@@ -23,6 +23,7 @@ from memwal_sql.cli.exit_codes import ExitCode
 from memwal_sql.view.texts import visible, visible_json, visible_lines
 from tests.cli.calls import call, ended
 from tests.model.writing import upsert_rows
+from tests.soak import usual
 
 EVIL = "\x1b]0;title\x07\x1b[2J\x9b31m\u202ecba\u2066\r\n\t\x7f\u2028[red]"
 OBEYED = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -119,7 +120,7 @@ def in_a_terminal(*command: str) -> tuple[int, str]:
     return process.wait(), arrived.decode()
 
 
-@pytest.mark.parametrize("way", WAYS_TO_A_TERMINAL, ids="".join)
+@pytest.mark.parametrize("way", usual(WAYS_TO_A_TERMINAL, 3), ids="".join)
 def test_csv_is_shown_in_a_terminal_and_exact_elsewhere(
     table: Any, tmp_path: Path, way: tuple[str, ...]
 ) -> None:
@@ -137,7 +138,9 @@ def test_csv_is_shown_in_a_terminal_and_exact_elsewhere(
         assert f'"plain","{EVIL}"\n' in exact
 
 
-@pytest.mark.parametrize("way", [(), ("--to", "/dev/stdout"), ("--to", "/dev/tty")], ids="".join)
+@pytest.mark.parametrize(
+    "way", usual([("--to", "/dev/tty"), (), ("--to", "/dev/stdout")], 1), ids="".join
+)
 def test_no_parquet_is_sent_to_a_terminal(table: Any, way: tuple[str, ...]) -> None:
     query = ("sql", table.uri, "SELECT id FROM t", "--output", "parquet", *way)
     code, shown = in_a_terminal(sys.executable, "-m", "memwal_sql", *query)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import cycle, product
 from typing import Any
 
 import pytest
 
 from memwal_sql.storage.objects.concurrent import ReadWindow
 from memwal_sql.storage.objects.local import LocalStore
+from tests.soak import IS_SOAK
 
 
 @pytest.fixture(scope="package")
@@ -21,7 +23,17 @@ def context() -> Any:
     return found
 
 
-@pytest.fixture(params=["local", "remote"])
+KINDS = ("local", "remote")
+
+
+def with_kinds(names: str, cases: Iterable[Any]) -> pytest.MarkDecorator:
+    """Each case over each kind of store in a soak, else over one of them in turns."""
+    pairs = product(cases, KINDS) if IS_SOAK else zip(cases, cycle(KINDS), strict=False)
+    table = [(*(case if isinstance(case, tuple) else (case,)), kind) for case, kind in pairs]
+    return pytest.mark.parametrize(f"{names}, kind", table, indirect=["kind"])
+
+
+@pytest.fixture(params=KINDS)
 def kind(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,

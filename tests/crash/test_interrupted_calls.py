@@ -23,6 +23,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.bulk.rows import RowForm
+from tests.crash.conftest import with_kinds
 from tests.crash.strikes import How, Strike, stores_by
 from tests.model.process import as_another_process, forget_writers
 from tests.soak import IS_SOAK
@@ -230,7 +231,7 @@ def strike(work: Work, template: Template, folder: Path, scratch: Path, nth: int
     return struck.struck
 
 
-@pytest.mark.parametrize("name", WORK)
+@with_kinds("name", WORK)
 def test_a_call_that_is_ended_at_any_request_leaves_nothing_half_done(
     name: str,
     kind: str,

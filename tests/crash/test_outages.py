@@ -25,12 +25,13 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.bulk.rows import RowForm
 from memwal_sql.errors import ConflictError
+from tests.crash.conftest import with_kinds
 from tests.crash.strikes import stores_by
 from tests.model.process import as_another_process, forget_writers
 from tests.soak import IS_SOAK
 from tests.write.hooked_store import Call, HookedStore
 
-LAST_REQUESTS = 2
+LAST_REQUESTS = 1
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("n", pa.int64()), ("s", pa.string())])
 STRICT = pa.field("m", pa.int64(), nullable=False)
 State = Any
@@ -205,7 +206,7 @@ def run(name: str, template: Path, place: Path, nth: float) -> tuple[int, State]
     return outage.count, after
 
 
-@pytest.mark.parametrize("name", WORK)
+@with_kinds("name", WORK)
 def test_who_calls_while_the_store_goes_away_is_told_what_became_of_it(
     name: str,
     kind: str,

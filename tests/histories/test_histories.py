@@ -46,8 +46,8 @@ def one_of_each_type() -> list[tuple[KeyKind, RegionKind]]:
 
 PLAYED = COMBINATIONS if SOAK > 1 else one_of_each_type()
 ROUTED = [(kind, regions) for kind, regions in COMBINATIONS if not regions.is_manual]
-STATEMENTS = ROUTED if SOAK > 1 else ROUTED[FIRST::12]
-STEPS = 5
+STATEMENTS = ROUTED if SOAK > 1 else ROUTED[FIRST::24]
+STEPS = 5 if SOAK > 1 else 3
 QUESTIONS = 4
 
 

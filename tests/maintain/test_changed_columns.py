@@ -3,9 +3,8 @@ wherever their rows are (protocol rule 2; issue "Bad input and faults")."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -195,8 +194,16 @@ def test_a_merge_keeps_what_fields_hold(tmp_path: Path, change: str) -> None:
     assert _sorted(table.scan().read_all()) == expected
 
 
+def _write_and_flush(uri: str) -> None:
+    with mw.open_table(uri).writer() as writer:
+        writer.upsert([{"id": 9}], missing="null")
+        writer.flush()
+
+
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_replay_by_another_process_and_the_feed_go_by_id(tmp_path: Path, change: str) -> None:
+def test_a_replay_by_another_process_and_the_feed_go_by_id(
+    tmp_path: Path, change: str, other: Executor
+) -> None:
     table = mw.create_table(tmp_path / "t", SCHEMA, "id")
     with table.writer() as writer:
         _write(writer, range(1, 9))
@@ -204,12 +211,7 @@ def test_a_replay_by_another_process_and_the_feed_go_by_id(tmp_path: Path, chang
     expected = [_row(key, change) for key in range(1, 9)]
     names = list(expected[0])
     assert _sorted(table.changes().read_all().select(names)) == expected
-    other = (
-        "import sys, memwal_sql as mw\n"
-        "with mw.open_table(sys.argv[1]).writer() as writer:\n"
-        "    writer.upsert([{'id': 9}], missing='null'); writer.flush()\n"
-    )
-    subprocess.run([sys.executable, "-c", other, table.uri], check=True)
+    other.submit(_write_and_flush, table.uri).result()
     assert table.check().ok
     assert _sorted(table.scan().read_all())[:-1] == expected
     table.merge()

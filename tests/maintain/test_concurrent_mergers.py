@@ -32,6 +32,7 @@ from tests.maintain.merging_tables import (
 from tests.model.merging import manifests
 from tests.model.racing import race
 from tests.model.waiting import eventually, reached
+from tests.soak import usual
 
 SMALL_PASS = 16_000
 NO_DELETES = [(dict.fromkeys(range(3000), n), []) for n in range(1, 4)]
@@ -124,7 +125,7 @@ def test_crash_after_the_commit(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("others_small", [False, True], ids=["others at once", "others in passes"])
 @pytest.mark.parametrize("small", [False, True], ids=["at once", "in passes"])
-@pytest.mark.parametrize("before_pass", [1, 2, 3])
+@pytest.mark.parametrize("before_pass", usual([1, 2, 3], 2))
 @pytest.mark.parametrize("generations", [MANY, NO_DELETES], ids=["deletes", "no deletes"])
 def test_a_merger_that_slept_changes_nothing(
     tmp_path: Path,

@@ -198,7 +198,7 @@ def test_readers_are_never_wrong_while_everything_goes_on(tmp_path: Path) -> Non
         thread.start()
     try:
         with table.writer() as writer:
-            for n in range(1, 15):
+            for n in range(1, 9):
                 writer.upsert(rows(0, 9, n))
                 writer.flush()
                 if n % 2:
@@ -213,7 +213,7 @@ def test_readers_are_never_wrong_while_everything_goes_on(tmp_path: Path) -> Non
         for thread in threads:
             thread.join(30)
     assert not errors, errors[0]
-    assert values(mw.open_table(table.uri)) == dict.fromkeys(range(10), 14)
+    assert values(mw.open_table(table.uri)) == dict.fromkeys(range(10), 8)
 
 
 # Mergers

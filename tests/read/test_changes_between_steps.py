@@ -183,10 +183,10 @@ def test_a_strong_read_is_of_one_state_since_it_began(
         return opened_over(life.table.uri, HookedStore)
 
     if warm:
-        stride = 1 if IS_SOAK or reader_of is not nullcontext else 2  # before and after each second
+        stride = 1 if IS_SOAK else (3 if reader_of is nullcontext else 2)
         _read_while(change, life, _read_before(table, life, read), reader_of, read, stride)
     else:
-        _read_while(change, life, cold, reader_of, read, stride=1 if IS_SOAK else 5)
+        _read_while(change, life, cold, reader_of, read, stride=1 if IS_SOAK else 9)
 
 
 @pytest.mark.parametrize(

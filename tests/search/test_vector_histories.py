@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,7 +18,7 @@ from exec_nodes.vectors.index_search import ALL_PROBES, IndexUse
 from tests.model.resident import another_store
 from tests.search.text_history import TextHistory, globally, locally
 from tests.search.vector_tables import DIMENSION, Vector, VectorTable, below
-from tests.soak import SOAK
+from tests.soak import SOAK, usual
 
 STEPS, KEYS = 24 if SOAK > 1 else 12, 60
 KINDS = {
@@ -128,8 +129,7 @@ class History:
         return self.random.normal(size=DIMENSION)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("way", "kind"), usual([*product(WAYS, KINDS)], 7))
 def test_every_search_equals_brute_force_after_every_step(
     kind: str, way: str, tmp_path: Path, within: Any
 ) -> None:

@@ -4,6 +4,7 @@ would (issue "What must be shown")."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from exec_nodes.vectors.index_search import IndexUse
 from tests.exec_nodes.tables import nodes
 from tests.model.resident import another_store
 from tests.search.vector_tables import Vector, VectorTable, below, plan_of, run
+from tests.soak import usual
 
 ROWS, DIMENSION, QUERIES, K = 12_000, 32, 40, 10
 GENERATIONS = 3
@@ -41,8 +43,10 @@ def recall(found: list[set[int]], truth: list[set[int]]) -> float:
     return sum(len(f & t) for f, t in zip(found, truth, strict=True)) / (K * QUERIES)
 
 
-@pytest.mark.parametrize("kept", ["in memory", "too many for memory"])
-@pytest.mark.parametrize("share", [0.2, 0.99])
+@pytest.mark.parametrize(
+    ("kept", "share"),
+    usual([*product(["in memory", "too many for memory"], [0.2, 0.99])], 2),
+)
 def test_the_defaults_find_what_the_merged_table_would(
     tmp_path: Path, share: float, kept: str, within: Any
 ) -> None:
@@ -50,8 +54,10 @@ def test_the_defaults_find_what_the_merged_table_would(
     check_recall(tmp_path / "t", ROWS, share, index)
 
 
-@pytest.mark.parametrize("kind", ["IVF_HNSW_FLAT", "IVF_HNSW_SQ", "IVF_HNSW_PQ"])
-@pytest.mark.parametrize("share", [0.2, 0.99])
+@pytest.mark.parametrize(
+    ("kind", "share"),
+    usual([*product(["IVF_HNSW_FLAT", "IVF_HNSW_SQ", "IVF_HNSW_PQ"], [0.2, 0.99])], 3),
+)
 def test_graphs_find_live_rows_among_many_stale_ones(
     tmp_path: Path, share: float, kind: str, within: Any
 ) -> None:

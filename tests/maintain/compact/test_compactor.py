@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -27,6 +28,7 @@ from tests.maintain.merging_tables import in_base, make_table, progress_of, rows
 from tests.maintain.merging_tables import write_generations as write
 from tests.maintain.test_concurrent_mergers import Sleeper
 from tests.model.waiting import reached
+from tests.soak import IS_SOAK
 
 WIDTH = 4
 KEYS = 600
@@ -231,6 +233,9 @@ def test_regions_whose_record_is_a_file_are_recorded_again(tmp_path: Path) -> No
     assert rows_of(mw.open_table(table.uri), "eventual") == rows
 
 
+STEPS = ("_execute", "_commit")
+
+
 def _sleeping(within: Any, name: str, work: Callable[[], object]) -> Callable[[], list[Any]]:
     """Begin `work` in a thread that falls asleep before a step of the compactor, while others take
     the lease over; what is returned wakes it, and gives what it returned or raised."""
@@ -298,8 +303,10 @@ BESIDE: dict[str, Callable[[mw.Table], object]] = {
 }
 
 
-@pytest.mark.parametrize("step", ["_execute", "_commit"])
-@pytest.mark.parametrize("name", BESIDE)
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [*product(BESIDE, STEPS)] if IS_SOAK else [*zip(BESIDE, cycle(STEPS), strict=False)],
+)
 def test_whoever_comes_second_looks_again(
     tmp_path: Path, within: Any, name: str, step: str
 ) -> None:

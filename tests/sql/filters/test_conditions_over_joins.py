@@ -19,7 +19,7 @@ import pytest
 import memwal_sql as mw
 from tests.soak import SOAK
 
-QUERIES = 60 * SOAK
+QUERIES = 20 * SOAK
 SEED = os.environ.get("MEMWAL_SEED", "1")
 SCHEMA = pa.schema([pa.field("a", pa.int64(), False), ("n", pa.int64()), ("s", pa.string())])
 ROWS = pa.Table.from_pylist(

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from tests.soak import IS_SOAK
 
 SCHEMA = pa.schema(
     [
@@ -167,7 +168,7 @@ def test_random_conditions_keep_the_rows_that_datafusion_keeps(
     tables: tuple[datafusion.SessionContext, mw.Table], name: str
 ) -> None:
     rng = Random(f"conditions on {name}")
-    assert sum(_check(tables, _condition(rng, name)) for _ in range(8)) > 0
+    assert sum(_check(tables, _condition(rng, name)) for _ in range(8 if IS_SOAK else 3)) > 0
 
 
 @pytest.mark.parametrize(

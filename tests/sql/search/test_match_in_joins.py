@@ -17,7 +17,7 @@ from lance.lance import tokenize
 import memwal_sql as mw
 from tests.soak import SOAK
 
-QUERIES = 100 * SOAK
+QUERIES = 40 * SOAK
 SCHEMA = pa.schema(
     [
         pa.field("id", pa.int64(), nullable=False),
