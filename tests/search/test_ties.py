@@ -14,6 +14,7 @@ import pytest
 
 import memwal_sql as mw
 from exec_nodes.vectors.index_search import IndexUse
+from tests.soak import usual
 
 NEAR, FAR = [1.0, 0.0], [0.0, 3.0]
 PHRASE: dict[str, Any] = {"phrase": {"query": "red fox", "column": "body"}}
@@ -102,7 +103,7 @@ def check(tied: Tied, where: str) -> None:
             assert search(k) == expected[:k], (where, name, k)
 
 
-@pytest.mark.parametrize("name", KEYS)
+@pytest.mark.parametrize("name", usual([*KEYS], 2))
 def test_ties_go_by_primary_key(tmp_path: Path, name: str) -> None:
     tied = Tied(tmp_path, name)
     numbers = list(range(30))

@@ -17,6 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import memwal_sql as mw
+from tests.soak import usual
 from tests.spark.frames import load
 
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string(), "n": pa.int64()})
@@ -89,7 +90,9 @@ def settings(spark: SparkSession, **given: str) -> Iterator[None]:
 
 
 # Another library may have turned the hand-over of filters on.
-@pytest.mark.parametrize(("adaptive", "handed_over"), [("true", "true"), ("false", "false")])
+@pytest.mark.parametrize(
+    ("adaptive", "handed_over"), usual([("true", "true"), ("false", "false")], 1)
+)
 def test_every_statement_sees_all_rows_at_every_use(
     spark: SparkSession, rows: tuple[str, pa.Table], adaptive: str, handed_over: str
 ) -> None:
@@ -103,7 +106,7 @@ def test_every_statement_sees_all_rows_at_every_use(
         "spark.sql.python.filterPushdown.enabled": handed_over,
     }
     with settings(spark, **given):
-        for name, statement in STATEMENTS.items():
+        for name, statement in usual([*STATEMENTS.items()], 10):
             ours = Counter(map(tuple, spark.sql(statement).collect()))
             right = Counter(tuple(row.values()) for row in oracle.sql(statement).to_pylist())
             if ours != right:
@@ -111,7 +114,7 @@ def test_every_statement_sees_all_rows_at_every_use(
     assert not wrong
 
 
-@pytest.mark.parametrize("handed_over", ["true", "false"])
+@pytest.mark.parametrize("handed_over", usual(["true", "false"], 1))
 def test_frames_and_views_made_of_one_another_have_their_own_rows(
     spark: SparkSession, rows: tuple[str, pa.Table], handed_over: str
 ) -> None:

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.soak import IS_SOAK
 from tests.sql import panicking_child
 from tests.sql.panicking_child import PLACES, statements
 
 ROOT = Path(__file__).parents[2]
-TIMES = 5
+TIMES = 5 if IS_SOAK else 2
 
 
 def exits(how: str, times: int) -> list[tuple[int, str]]:

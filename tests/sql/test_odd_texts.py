@@ -24,7 +24,7 @@ from tests.cli.calls import as_json
 from tests.soak import SOAK
 
 SEED = os.environ.get("MEMWAL_SEED", "1")
-CONDITIONS = 10 * SOAK
+CONDITIONS = 4 * SOAK
 SEARCHES = 2 * SOAK
 
 _PIECES = [

@@ -16,6 +16,7 @@ from lance.lance import tokenize
 
 import memwal_sql as mw
 from exec_nodes.resident.admission import Admission
+from tests.soak import SOAK
 
 WORDS = ("tree", "trees", "Log", "logging", "the", "write", "ahead", "naïve", "a-b")
 SCHEMA = pa.schema(
@@ -167,7 +168,7 @@ def test_columns_of_different_analyzers_need_conditions_of_their_own(texts: Text
         assert texts.ids(condition) == sorted(either)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(SOAK))
 @pytest.mark.parametrize("small", [-1, Admission.small], ids=["large", "small"])
 def test_an_index_answers_as_the_texts_do(tmp_path: Path, seed: int, small: int) -> None:
     """Whatever it covers: within IS TRUE the texts are read."""

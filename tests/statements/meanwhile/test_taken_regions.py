@@ -113,9 +113,9 @@ def test_processes_that_count_in_one_row_lose_no_count(
     table: mw.Table, uri: str, within: Callable[[Any], Any]
 ) -> None:
     table.close()
-    processes = [within(ProcessPoolExecutor(1, get_context("spawn"))) for _ in range(4)]
+    processes = [within(ProcessPoolExecutor(1, get_context("spawn"))) for _ in range(3)]
     made = [
-        one.submit(run_each, uri, "UPDATE t SET n = n + 1 WHERE id = 1", 30) for one in processes
+        one.submit(run_each, uri, "UPDATE t SET n = n + 1 WHERE id = 1", 12) for one in processes
     ]
     done = sum(one.result() for one in made)
     assert live(table) == {1: 10 + done, 2: 20}

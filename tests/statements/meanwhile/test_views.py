@@ -9,6 +9,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.session.provider import noted_scans
+from tests.soak import usual
 
 SCHEMA = pa.schema(
     [pa.field("id", pa.int64(), nullable=False), ("n", pa.int64()), ("body", pa.string())]
@@ -67,7 +68,7 @@ WAYS: Mapping[str, tuple[Register, str, str]] = {
 }
 
 
-@pytest.mark.parametrize("level", ["eventual", "manifest"])
+@pytest.mark.parametrize("level", usual(["eventual", "manifest"], 1))
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_view_of_a_weaker_consistency_is_not_taken_for_a_strong_one(
