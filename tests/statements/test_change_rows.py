@@ -4,6 +4,8 @@ import datafusion
 import pytest
 
 import memwal_sql as mw
+from tests.each import each
+from tests.model.process import as_another_process
 from tests.statements.beside_duckdb import DUE, SCHEMA, BesideDuckDB, live
 from tests.statements.conftest import Meanwhile
 
@@ -62,6 +64,29 @@ def test_a_statement_runs_once_however_often_it_is_collected(
     assert live(table) == []
     assert mw.sql(ctx, "DELETE FROM t").to_pylist() == [{"count": 0}]
     table.close()
+
+
+@each(
+    "statement",
+    [
+        "UPDATE t SET n = n + 1",
+        "INSERT INTO t (tenant, id, n) VALUES ('a', 1, 5), ('b', 3, 5)",
+        "MERGE INTO t USING due AS s ON t.id = s.id AND t.tenant = 'a' WHEN MATCHED THEN DELETE",
+        "DELETE FROM t WHERE id > 1",
+    ],
+)
+def test_a_statement_is_durable_when_it_returns_whatever_writer_it_is_made_by(
+    table: mw.Table, ctx: datafusion.SessionContext, statement: str
+) -> None:
+    ctx.register_batch("due", DUE.to_batches()[0].slice(3, 1))
+    with table.writer(durable=False, wal_flush_interval_s=100.0) as writer:
+        for tenant, key in (("a", 1), ("b", 2), ("a", 3)):
+            writer.upsert([{"tenant": tenant, "id": key, "n": 1, "Name": None}])
+        assert mw.sql(ctx, statement).to_pylist()[0]["count"] > 0
+        expected = live(table)
+        with as_another_process():
+            assert live(mw.open_table(table.uri)) == expected
+    ctx.deregister_table("due")
 
 
 def test_no_update_of_a_row_is_lost_to_one_that_came_meanwhile(

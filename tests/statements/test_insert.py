@@ -29,7 +29,8 @@ STATEMENTS: dict[str, str | None] = {
         "INSERT OR REPLACE INTO t BY NAME SELECT 'q' AS \"Name\", id, tenant FROM new"
     ),
     "INSERT INTO t SELECT * FROM new ON CONFLICT DO NOTHING RETURNING id, n": None,
-    "INSERT INTO t (tenant, id) VALUES ('a', 5), ('a', 80), ('a', 80) ON CONFLICT DO NOTHING": None,
+    "INSERT INTO t (tenant, id, n) VALUES ('a', 5, 1), ('a', 80, 1), ('a', 80, 2) "
+    "ON CONFLICT DO NOTHING": None,
     "INSERT INTO t AS x SELECT * FROM new ON CONFLICT (id, tenant) DO UPDATE "
     "SET n = x.n + excluded.n WHERE x.n < 6 RETURNING x.n, id": None,
     'INSERT INTO t SELECT * FROM new ON CONFLICT DO UPDATE SET n = n + 1, "Name" = '

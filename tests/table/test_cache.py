@@ -18,6 +18,7 @@ import pytest
 
 import memwal_sql as mw
 from exec_nodes.base.tasks import background_by
+from memwal_sql.storage.cache.copies import copy_of_base
 from memwal_sql.storage.cache.disk_cache import OriginalFile
 from memwal_sql.storage.cache.settings import CACHE
 from tests.maintain.life import create, flush, merge_all, rows, values
@@ -131,6 +132,26 @@ def test_copies_of_the_table_that_was_at_a_place_before_are_not_read(
         shutil.rmtree(table.uri)
 
 
+def test_a_copy_that_came_to_have_the_files_of_another_version_is_not_read(
+    tmp_path: Path, folder: Path
+) -> None:
+    """As where a table is made again while the version of the same number is copied."""
+    table = create(tmp_path)
+    flush(table, rows(0, 9, 1))
+    merge_all(table)
+    reader = opened(table.uri)
+    base, store = reader._tracker.current, reader._context.store
+
+    def path_of_copy(etag: str) -> Path | None:
+        copy = copy_of_base(CACHE.get(), store, "t", base.dataset, etag, base.found.path)
+        assert copy is not None
+        return copy.path
+
+    for etag, is_read in ((base.etag, True), ("that of another version", False)):
+        assert path_of_copy(etag) is None  # it is made then
+        assert (path_of_copy(etag) is not None) == is_read
+
+
 @pytest.mark.parametrize("merged", [False, True])
 def test_a_reader_goes_on_whose_copies_are_removed(
     tmp_path: Path, folder: Path, merged: bool
@@ -147,7 +168,8 @@ def test_a_reader_goes_on_whose_copies_are_removed(
         for reader in readers:
             reader.count_rows()  # which opens the copies, and none of their files with rows
         shutil.rmtree(folder)
-        for reader in readers:
+    for reader in readers:
+        with as_another_process():  # nothing is resident that was read before
             assert values(reader) == expected
 
 
