@@ -37,7 +37,8 @@ class Act:
         rows: as they become, in the table's columns and types; deleted ones as they were, or their
             keys.
         before: the keys that updated rows had, where the statement sets key columns.
-        replaces: whether rows to insert may have keys that are there; if not, these are looked for.
+        replaces: whether rows to insert may replace others, or are known to have new keys; if not,
+            their keys are looked up.
     """
 
     kind: str

@@ -121,13 +121,18 @@ class Merge(Change):
         for when in whens:
             if when.lacking is not None and lacking:
                 raise when.lacking(lacking)
-        left = self._joined(reading, source, [when for when in whens if when.of == ALONE])
+        alone = [when for when in whens if when.of == ALONE]
+        keys = None if alone or not self._on.key else self._keys(reading, source)
+        left = self._joined(reading, source, alone, keys)
+        # A key that is computed may be another one when its row is inserted.
+        is_own = self._own_columns(source, self._on.key) is not None
+        looked_up = keys is not None and self._on.covered and is_own
         acts = []
         for when in whens:
             rows = left[when.of]
             places, values = self._applied(reading, when, rows)
             if when.act:
-                acts.append(self._act(when, rows, places, values))
+                acts.append(self._act(when, rows, places, values, looked_up))
             left[when.of] = rows.without(places)
         return acts
 
@@ -136,11 +141,10 @@ class Merge(Change):
         return reading.rows(f"SELECT * FROM {self._source}"), self.whens
 
     def _joined(
-        self, reading: Reading, source: pa.Table, alone: Sequence[When]
+        self, reading: Reading, source: pa.Table, alone: Sequence[When], keys: pa.Table | None
     ) -> dict[str, _Rows]:
         """The rows that the clauses of each kind are of; `alone` are those of the table alone."""
         names = self.target.columns.names
-        keys = None if alone or not self._on.key else self._keys(reading, source)
         target_rows = None if keys is None else self._target_rows(reading, keys)
         if keys is not None and target_rows is not None and self._on.covered:
             return self._paired(source, keys, target_rows)
@@ -243,12 +247,19 @@ class Merge(Change):
         values = {name: fitted(computed[name], schema.field(name)) for name in when.values}
         return one_array(computed[_ROW]), values
 
-    def _act(self, when: When, rows: _Rows, places: pa.Array, values: Mapping[str, Column]) -> Act:
+    def _act(
+        self,
+        when: When,
+        rows: _Rows,
+        places: pa.Array,
+        values: Mapping[str, Column],
+        looked_up: bool,
+    ) -> Act:
         schema, key = self.target.columns, list(self.target.table.primary_key)
         if when.act == INSERT:
             columns = [values.get(f.name, pa.nulls(len(places), f.type)) for f in schema]
-            absent = self._on.covered and self._keeps_key(when)
-            return Act(INSERT, pa.table(columns, schema=schema), replaces=absent)
+            is_absent = looked_up and self._keeps_key(when)
+            return Act(INSERT, pa.table(columns, schema=schema), replaces=is_absent)
         old = rows.tables["target"].take(places)
         if when.act == DELETE:
             return Act(DELETE, old)

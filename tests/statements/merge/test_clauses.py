@@ -284,3 +284,24 @@ def test_a_column_may_be_called_merge_action(uri: str, ctx: datafusion.SessionCo
     done = mw.sql(ctx, f"{merge} DELETE RETURNING w.id AS merge_action")
     assert done.to_pylist() == [{"merge_action": 1}]
     table.close()
+
+
+@pytest.mark.parametrize("condition", ["", "AND s.n > 0"])
+@pytest.mark.parametrize(("unit", "finer"), [("us", "ns"), ("s", "ms")])
+def test_a_key_that_no_row_of_the_source_equals_may_be_there_once_it_fits(
+    uri: str, ctx: datafusion.SessionContext, unit: str, finer: str, condition: str
+) -> None:
+    """1.5 units do not equal 1, and are cut to 1 when they are inserted."""
+    schema = pa.schema([pa.field("ts", pa.timestamp(unit), False), ("n", pa.int64())])
+    with mw.register(ctx, "t", mw.create_table(uri, schema, "ts")) as table:
+        with table.writer() as writer:
+            writer.upsert(pa.table({"ts": pa.array([1], pa.timestamp(unit)), "n": [10]}))
+        source = pa.table({"ts": pa.array([1500], pa.timestamp(finer)), "n": [99]})
+        ctx.register_record_batches("s", [source.to_batches()])
+        with pytest.raises(mw.KeysExistError):
+            mw.sql(
+                ctx,
+                f"MERGE INTO t USING s ON t.ts = s.ts {condition} "
+                "WHEN NOT MATCHED THEN INSERT (ts, n) VALUES (s.ts, s.n)",
+            )
+        assert table.to_arrow()["n"].to_pylist() == [10]
