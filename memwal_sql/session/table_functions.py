@@ -36,6 +36,7 @@ from memwal_sql.session.provider import ReadTable
 from memwal_sql.session.scalar_functions import register_scalar_functions
 from memwal_sql.session.search_provider import SearchProvider
 from memwal_sql.write.ingest.missing import ERROR
+from memwal_sql.write.statement import SNAPSHOT
 
 if TYPE_CHECKING:
     from datafusion import Expr
@@ -138,9 +139,14 @@ class TableFolder(Protocol):
 
 
 class SearchFunctions:
-    """The table functions of one session, and the tables that they know."""
+    """The table functions of one session, and the tables that they know.
+
+    Attributes:
+        isolation: how the session's statements that change rows are isolated.
+    """
 
     def __init__(self) -> None:
+        self.isolation = SNAPSHOT
         self._tables: dict[TableName, Registered] = {}
         self._folders: dict[tuple[str, str], TableFolder] = {}
 

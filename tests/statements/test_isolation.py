@@ -27,6 +27,17 @@ def here(table: mw.Table) -> list[int]:
     return sorted(row["id"] for row in table.to_arrow(filter="here").to_pylist())
 
 
+def test_every_object_of_a_session_has_its_isolation() -> None:
+    ctx = datafusion.SessionContext.global_ctx()
+    mw.sql(ctx, "SET memwal.isolation = 'serializable'")
+    try:
+        for other in (datafusion.SessionContext.global_ctx(), ctx.enable_url_table()):
+            assert mw.sql(other, "SHOW memwal.isolation").to_pylist()[0]["value"] == "serializable"
+    finally:
+        mw.sql(ctx, "RESET memwal.isolation")
+    assert mw.sql(ctx, "SHOW memwal.isolation").to_pylist()[0]["value"] == "snapshot"
+
+
 @pytest.mark.parametrize(("level", "left"), [("snapshot", 0), ("serializable", 1)])
 def test_two_statements_that_read_what_the_other_writes(
     table: mw.Table, ctx: datafusion.SessionContext, meanwhile: Meanwhile, level: str, left: int

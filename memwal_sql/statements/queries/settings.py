@@ -1,24 +1,22 @@
 """SET, SHOW and RESET of what this package adds to a session."""
 
-from weakref import WeakKeyDictionary
-
 import datafusion
 import pyarrow as pa
 
 from memwal_native.syntax import Variable
 from memwal_sql.errors import UnsupportedError
+from memwal_sql.session.table_functions import search_functions
 from memwal_sql.statements.queries.parsed import Statement
 from memwal_sql.write.statement import SNAPSHOT, check_isolation
 
 _NAME = ("memwal", "isolation")
 _CATALOG, _SCHEMA = "datafusion", "public"
 _DEFAULTS = ("datafusion.catalog.default_catalog", "datafusion.catalog.default_schema")
-_sessions: WeakKeyDictionary[datafusion.SessionContext, str] = WeakKeyDictionary()
 
 
 def isolation(ctx: datafusion.SessionContext) -> str:
     """How statements that change rows are isolated."""
-    return _sessions.get(ctx, SNAPSHOT)
+    return search_functions(ctx).isolation
 
 
 def check_catalog(ctx: datafusion.SessionContext) -> None:
@@ -50,9 +48,9 @@ def run_variable(
     if statement.sql.word == "SHOW":
         return pa.table({"name": [".".join(_NAME)], "value": [isolation(ctx)]})
     if statement.sql.word == "RESET":
-        _sessions.pop(ctx, None)
+        search_functions(ctx).isolation = SNAPSHOT
         return pa.table({})
     level = (variable.value or "").lower()
     check_isolation(level)
-    _sessions[ctx] = level
+    search_functions(ctx).isolation = level
     return pa.table({})
