@@ -79,6 +79,9 @@ class OpenTable(Protocol):
     def sync(self) -> None:
         """Return when every row written so far is durable."""
 
+    def land(self) -> None:
+        """As `sync`, also where it is being closed or was closed since the rows were written."""
+
     def flush_usable(self) -> None:
         """Turn every MemTable of the regions that it can still write into a generation."""
 

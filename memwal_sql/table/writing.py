@@ -80,7 +80,7 @@ class WrittenTable(TableHandle):
             writer = self._writer_for_insert(columns)
             try:
                 written: int = writer.upsert(rows).rows
-                writer.sync()  # an INSERT is durable, whatever the program's own writer is for
+                writer.land()  # an INSERT is durable, whatever the program's own writer is for
                 return written
             except WriterFailedError:
                 raise
@@ -125,7 +125,7 @@ class WrittenTable(TableHandle):
                     raise
                 raise _TakenOverError from error
             if result.reached != DURABLE:
-                writer.sync()  # a statement is, whatever the program's own writer is for
+                writer.land()  # a statement is, whatever the program's own writer is for
             return result
 
         try:

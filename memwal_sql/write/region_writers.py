@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from threading import Lock
 from typing import TypeVar
@@ -11,8 +11,8 @@ from uuid import UUID
 import pyarrow as pa
 
 from exec_nodes.base.tasks import map_in_threads
-from exec_nodes.base.threads import outcomes
-from memwal_sql.errors import UnsupportedError, WriterFailedError
+from exec_nodes.base.threads import Outcome, outcomes
+from memwal_sql.errors import MemWalError, UnsupportedError, WriterFailedError
 from memwal_sql.life_log import deferred_logs
 from memwal_sql.state import open_writers as live
 from memwal_sql.storage.deadlines import unbounded
@@ -97,12 +97,14 @@ class RegionWriters:
         """By region, the position that a call of its writer returns; raises what the first one
         raised, of which it is unknown what it has written if there is such a one, with a note of
         those that went well."""
-        if len(calls) == 1 or not self._opener.options.durable:
-            # There is one region, or nothing to wait for.
+        if len(calls) == 1:
             return {writer.region_id: call() for writer, call in calls.items()}
-        # No append of an interrupted call may land after a later call's: those that have not begun
-        # never do. What is enqueued has its place, and lands with what comes next.
-        appends = outcomes(_seen_through, calls.values(), _PARALLEL_REGIONS, all_end=True)
+        if self._opener.options.durable:
+            # No append of an interrupted call may land after a later call's: those that have not
+            # begun never do. What is enqueued has its place, and lands with what comes next.
+            appends = outcomes(_seen_through, calls.values(), _PARALLEL_REGIONS, all_end=True)
+        else:
+            appends = [_buffered(call) for call in calls.values()]
         positions: dict[UUID, int] = {}
         errors: list[BaseException] = []
         for writer, append in zip(calls, appends, strict=True):
@@ -120,6 +122,23 @@ class RegionWriters:
                 )
             raise raised
         return positions
+
+    def flush_wal(self, writers: Iterable[RegionWriter]) -> None:
+        """Put what these writers buffer into the WAL, several regions at once. Raises the first
+        error when all have ended."""
+        writers = list(writers)
+        buffered = [writer for writer in writers if writer.has_buffered]
+        ended = outcomes(RegionWriter.flush_wal, buffered, _PARALLEL_REGIONS, all_end=True)
+        for outcome in ended:
+            outcome.get()
+        for writer in writers:
+            writer.flush_wal()  # raises what has stopped it, also where it has no rows
+
+    def tick(self) -> None:
+        """Flush what is due in several regions at once. An error stops the region's writer, and its
+        next call raises it."""
+        due = [writer for writer in self if writer.is_due]
+        outcomes(RegionWriter.tick, due, _PARALLEL_REGIONS, all_end=True)
 
     def each(self, call: Callable[[RegionWriter], None], errors: list[Exception]) -> None:
         """Call it for every writer, and gather the errors."""
@@ -158,6 +177,14 @@ class RegionWriters:
         before = live.register(self._opener.context.identity, writer)
         if before is not None:
             before.taken_over(writer.epoch)
+
+
+def _buffered(call: Callable[[], R]) -> Outcome[R]:
+    """The outcome of a call that does not wait for the store."""
+    try:
+        return Outcome(call())
+    except MemWalError as error:
+        return Outcome(error=error)
 
 
 def _made(call: Callable[[], R]) -> R:

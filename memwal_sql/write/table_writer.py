@@ -9,7 +9,6 @@ import atexit
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from threading import Lock, RLock
 from typing import Any, NoReturn, Self
@@ -340,8 +339,11 @@ class TableWriter:
     def sync(self) -> None:
         """Write buffered rows to the WAL: every write made so far is durable on return."""
         self._check_open()
-        for writer in self._writers:
-            writer.flush_wal()
+        self.land()
+
+    def land(self) -> None:
+        """As `sync`, also where the writer is being closed or was closed since the write."""
+        self._writers.flush_wal(self._writers)
 
     def flush(self) -> None:
         """Turn every MemTable into a flushed generation; returns when all are committed."""
@@ -356,7 +358,7 @@ class TableWriter:
     def _flush(self, writers: Sequence[RegionWriter]) -> None:
         for writer in writers:
             writer.seal()
-            writer.flush_wal()
+        self._writers.flush_wal(writers)
         self._flushes.make_queued()
         for writer in writers:
             writer.wait_flushed()
@@ -455,22 +457,16 @@ class TableWriter:
 
     def _tick(self) -> None:
         if self._options.durable:
-            self._tick_regions()
+            self._writers.tick()
         elif self._wal_flushes.is_busy:
             pass
         elif any(writer.is_due for writer in self._writers):
-            self._wal_flushes.submit(self._tick_regions)  # which waits for the store
+            self._wal_flushes.submit(self._writers.tick)  # which waits for the store
             self._wal_flushes.make_queued()
         else:
             with _unwritten_lock:
                 if not any(writer.has_buffered for writer in self._writers):
                     _unwritten.discard(self)
-
-    def _tick_regions(self) -> None:
-        for writer in self._writers:
-            # An error has stopped the region's writer, and its next call raises it.
-            with suppress(Exception):
-                writer.tick()
 
     def _lose(self, error: RepairError) -> None:
         """No region takes rows any more that nobody would see."""

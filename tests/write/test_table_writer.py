@@ -334,15 +334,44 @@ def test_an_error_in_the_body_is_not_masked_by_closing(tmp_path: Path) -> None:
     assert any("closing the writer failed too" in note for note in caught.value.__notes__)
 
 
-def test_an_error_says_which_regions_were_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize("durable", [True, False])
+@pytest.mark.parametrize("stolen", [1, 2])
+def test_an_error_says_which_regions_were_written(
+    tmp_path: Path, durable: bool, stolen: int
+) -> None:
     table = Table(tmp_path, regions=[identity("id")])
-    with table.writer() as writer, table.writer() as thief:
+    with table.writer(durable=durable) as writer, table.writer() as thief:
         writer.upsert({"id": [1, 2], "val": ["a", "b"]})
-        thief.upsert({"id": [2], "val": ["stolen"]})
+        writer.sync()
+        thief.upsert({"id": [stolen], "val": ["stolen"]})
         with pytest.raises(FencedError) as caught:
-            writer.upsert({"id": [1, 2], "val": ["c", "d"]})
+            writer.upsert({"id": [1, 2], "val": ["new", "new"]})
         assert any("are written" in note for note in caught.value.__notes__)
-    assert table.values() == {1: "c", 2: "stolen"}
+    assert table.values() == {1: "new", 2: "new"} | {stolen: "stolen"}
+
+
+def test_buffered_rows_of_several_regions_are_put_at_once(tmp_path: Path) -> None:
+    """By a call, by closing flushes, and by time."""
+    together = threading.Barrier(2)
+
+    def hook(operation: str, path: str, call: Call) -> Any:
+        if operation == "put_if_absent" and "/wal/" in path and together_now:
+            together.wait(20)
+        return call()
+
+    table, together_now = Table(tmp_path, regions=[identity("id")]), False
+    store = HookedStore(table.store, hook)
+    with table.writer(store, durable=False, wal_flush_interval_s=0.05) as writer:
+        writer.upsert({"id": [1, 2], "val": ["a", "b"]})
+        writer.sync()
+        together_now = True
+        for ended in (writer.sync, writer.flush):
+            writer.upsert({"id": [1, 2], "val": ["a", "b"]})
+            ended()
+        writer.upsert({"id": [1, 2], "val": ["a", "b"]})
+        eventually(lambda: not any(one.has_buffered for one in writer._writers))
+        together_now = False
+    assert not together.broken
 
 
 def test_a_closed_writer_and_one_after_a_fork_refuse(tmp_path: Path) -> None:

@@ -122,8 +122,9 @@ def test_processes_that_count_in_one_row_lose_no_count(
     assert done > 0
 
 
+@pytest.mark.parametrize("durable", [True, False])
 def test_a_statement_by_a_writer_of_the_program_that_is_closed_then_is_done(
-    table: mw.Table, ctx: datafusion.SessionContext, monkeypatch: pytest.MonkeyPatch
+    table: mw.Table, ctx: datafusion.SessionContext, monkeypatch: pytest.MonkeyPatch, durable: bool
 ) -> None:
     """As its rows are durable."""
     table.close()
@@ -135,7 +136,7 @@ def test_a_statement_by_a_writer_of_the_program_that_is_closed_then_is_done(
         return result
 
     monkeypatch.setattr(TableWriter, "change", change_and_close)
-    with table.writer():
+    with table.writer(durable=durable):
         assert mw.sql(ctx, "UPDATE t SET n = n + 1").to_pylist() == [{"count": 2}]
     assert live(table) == {1: 11, 2: 21}
     table.close()
