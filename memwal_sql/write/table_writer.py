@@ -431,9 +431,9 @@ class TableWriter:
     def _append(self, batch: pa.RecordBatch) -> dict[UUID, int]:
         if batch.num_rows == 0:
             return {}
-        self._budget.wait_for_room(batch.nbytes, self._relieve)
-        appends = {w: partial(w.append, rows) for w, rows in self._writers.route(batch)}
-        positions = self._writers.together(appends)
+        with self._budget.room(batch.nbytes, self._relieve):
+            appends = {w: partial(w.append, rows) for w, rows in self._writers.route(batch)}
+            positions = self._writers.together(appends)
         return positions if self._options.durable else {}
 
     def _relieve(self) -> None:

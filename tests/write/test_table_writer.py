@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -256,6 +257,28 @@ def test_writers_wait_for_room_and_flush_to_get_it(tmp_path: Path) -> None:
             assert writer._budget.used < 80_000
     assert len(table.values()) == 2000
     assert sum(len(m.flushed_generations) for m in table.regions()) >= 4
+
+
+def test_threads_that_write_at_once_do_not_find_the_same_room(tmp_path: Path) -> None:
+    limit, threads, peaks = 100_000, 16, list[int]()
+
+    def slow(operation: str, path: str, call: Call) -> Any:
+        if operation == "put_if_absent":
+            peaks.append(writer._budget.used)
+            time.sleep(0.02)
+        return call()
+
+    table = Table(tmp_path)
+    writer = table.writer(HookedStore(table.store, slow), max_unflushed_bytes=limit)
+
+    def write(number: int) -> None:
+        keys = list(range(100 * number, 100 * number + 100))
+        writer.upsert({"id": keys, "val": ["x" * 400] * 100})
+
+    race(*(partial(write, number) for number in range(threads)))
+    writer.close()
+    assert len(table.values()) == 100 * threads
+    assert max(peaks) < 3 * limit, max(peaks)
 
 
 def test_back_pressure_ends_in_an_error_with_nothing_written(tmp_path: Path) -> None:
