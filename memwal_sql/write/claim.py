@@ -1,11 +1,14 @@
 """Claiming a region: from then on its earlier writers can write nothing (protocol rule 4).
 
-Specification 1, "Writer Fencing". The order is what makes it safe without clocks: commit the next
-epoch, put a fence into the WAL, make sure that the epoch is still ours, replay. Every older writer
-has its next position at or below the fence, so its next append finds the position taken.
+Specification 1, "Writer Fencing". The order makes it safe without clocks:
 
-Earlier WAL entries are replayed before anything else: where that fails the claim can't succeed, and
-the writer that it would fence may have the rows in memory, and flush them.
+1. Replay the WAL entries that there are. Where that fails nothing is fenced: the writer that has
+   the region may hold these rows in memory, and flush them.
+2. Commit the next writer epoch.
+3. Put a fence into the WAL. Every older writer has its next position at or below it, so its next
+   append finds the position taken.
+4. Read the manifest again, to make sure that the epoch is still ours.
+5. Replay what came meanwhile.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class PendingWrites:
 
     @property
     def rows(self) -> int:
-        """The bytes of all writes."""
+        """How many rows are pending."""
         return sum(write.batch.num_rows for write in self._writes)
 
     @property

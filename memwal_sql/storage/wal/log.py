@@ -1,6 +1,6 @@
 """A region's write-ahead log: numbered entries, each put once and in order.
 
-The log itself is ours to append to and to read; what an entry holds is `wal_entry.py`'s. What
+The log itself is ours to append to and to read; `entry.py` says what an entry holds. What
 a taken position means for a writer (fenced, a stray fence, corruption) is the writer's to decide
 (protocol rule 5).
 """
