@@ -55,16 +55,16 @@ class MemoryBudget:
         finally:
             self.release(size)
 
-    @contextmanager
-    def room(self, size: int, relieve: Callable[[], None]) -> Iterator[None]:
-        """Count `size` more bytes while rows are written, as soon as they fit: several callers that
-        wait for the store do not find the same room. Raises as `wait_for_room`."""
-        while not self._takes(size):
+    def take_room(self, size: int, relieve: Callable[[], None]) -> None:
+        """Count `size` more bytes as soon as they fit, until `release`: several callers that wait
+        for the store do not find the same room. Raises as `wait_for_room`."""
+        check_deadline(_NOT_WRITTEN)
+        while True:
+            with self._lock:
+                if self._fits(size):
+                    self._used += size
+                    return
             self.wait_for_room(size, relieve)
-        try:
-            yield
-        finally:
-            self.release(size)
 
     def wait_for_room(self, size: int, relieve: Callable[[], None]) -> None:
         """Return when `size` more bytes fit, or when nothing at all is held. `relieve` is called to
@@ -89,12 +89,6 @@ class MemoryBudget:
                     f"room; {_NOT_WRITTEN}: try again, write more slowly "
                     "or raise the limit"
                 )
-
-    def _takes(self, size: int) -> bool:
-        with self._lock:
-            fits = self._fits(size)
-            self._used += size if fits else 0
-            return fits
 
     def _fits(self, size: int) -> bool:
         return self._used == 0 or self._used + size <= self._limit

@@ -431,9 +431,13 @@ class TableWriter:
     def _append(self, batch: pa.RecordBatch) -> dict[UUID, int]:
         if batch.num_rows == 0:
             return {}
-        with self._budget.room(batch.nbytes, self._relieve):
+        size = batch.nbytes
+        self._budget.take_room(size, self._relieve)
+        try:
             appends = {w: partial(w.append, rows) for w, rows in self._writers.route(batch)}
             positions = self._writers.together(appends)
+        finally:
+            self._budget.release(size)
         return positions if self._options.durable else {}
 
     def _relieve(self) -> None:
