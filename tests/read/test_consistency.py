@@ -15,7 +15,9 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.errors import MemWalError, ReopenError
+from memwal_sql.read.look import Look
 from memwal_sql.state import open_writers as live
+from memwal_sql.write.region_writer import RegionWriter
 from tests.model import merging
 from tests.model.pairs import SCHEMA, keys, read, rows
 from tests.model.process import as_another_process
@@ -71,6 +73,31 @@ def test_strong_reads_see_this_process_s_buffered_rows_and_others_do_not(
             assert read(mw.open_table(uri))[1] == 0
     with as_another_process():
         assert read(mw.open_table(uri)) == found
+
+
+@pytest.mark.parametrize(("kind", "step"), [(RegionWriter, "memtables"), (Look, "latest")])
+def test_flushes_between_the_steps_of_a_read_mix_no_states(
+    table: Any, monkeypatch: pytest.MonkeyPatch, kind: type, step: str
+) -> None:
+    """Protocol rule 15: MemTables are taken before the manifest is read, and those that it has
+    flushed are let go of, however old their rows are by then."""
+    take: Any = getattr(kind, step)
+    states = [{5: 1, 50: None}, {5: 2, 50: 2}]
+    with table.writer() as writer:
+        writer.upsert(rows((5, 1)))
+
+        def then_flushed(self: Any) -> Any:
+            taken = take(self)
+            monkeypatch.setattr(kind, step, take)  # once
+            writer.flush()
+            writer.upsert(rows((5, 2), (50, 2)))
+            writer.flush()
+            return taken
+
+        monkeypatch.setattr(kind, step, then_flushed)
+        found = read(table)
+        assert getattr(kind, step) is take
+    assert {key: found.get(key) for key in (5, 50)} in states
 
 
 def test_buffered_rows_of_a_fenced_writer_are_not_read(table: Any, uri: str) -> None:

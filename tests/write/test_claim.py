@@ -397,6 +397,20 @@ def test_a_creator_that_others_overtake_anywhere_loses_no_row(collected: bool) -
     assert nth == 6
 
 
+def test_a_creator_takes_no_region_whose_first_files_were_collected() -> None:
+    """Protocol rules 4 and 8: its first positions are free again, and below what is replayed."""
+    region = Region()
+    latest = region.manifest
+    for epoch in (1, 2):
+        latest = region.manifests().commit(
+            latest, writer_epoch=epoch, replay_after_wal_entry_position=2
+        )
+    region.store.delete([manifest_path(region.id, version) for version in (1, 2)])
+    with pytest.raises(FencedError, match="the writer of epoch 2 took over"):
+        region.claim(new=True)
+    assert region.manifests().versions() == [3]
+
+
 def _overtaken(nth: int, collected: bool) -> bool:
     """Whether others came before the `nth` operation of a creator, which had so many."""
     region, acknowledged, count = Region(created=False), dict[int, str | None](), 0
