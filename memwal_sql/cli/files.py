@@ -73,7 +73,9 @@ def batches_of(
     """
     kind = kind or _SUFFIXES.get(Path(name).suffix.lower())
     if kind is None:
-        raise InvalidCallError(f"its name says no format: add --format, one of {[*FileFormat]}")
+        raise InvalidCallError(
+            f"its name says no format: add --format, one of {[*map(str, FileFormat)]}"
+        )
     with _errors_of_files():
         file = _opened(name)
     with file:

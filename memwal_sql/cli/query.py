@@ -163,7 +163,7 @@ def _text(query: str | None, file: Path | None) -> str:
     try:
         if query is not None:
             return sys.stdin.read() if query == STDIN else query
-        return sys.stdin.read() if str(file) == STDIN else Path(str(file)).read_text("utf-8")
+        return sys.stdin.read() if str(file) == STDIN else Path(str(file)).read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidCallError(f"the statement can't be read: {error}") from None
 

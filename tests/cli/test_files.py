@@ -216,7 +216,8 @@ def test_a_terminal_shows_the_first_thousand(pairs: Any) -> None:
 
 def test_statements_come_from_files_and_standard_input(pairs: Any, tmp_path: Path) -> None:
     file = tmp_path / "count.sql"
-    file.write_text("SELECT count(*) AS c\nFROM t -- all of them\n")
+    # With the mark that editors on Windows put before a text.
+    file.write_text("\ufeffSELECT count(*) AS c\nFROM t -- all of them\n", "utf-8")
     for way in (("--file", file), ("-f", file)):
         assert call("sql", pairs.uri, *way).split() == ["c", "1500"]
     for way in (("-",), ("--file", "-")):
@@ -296,7 +297,7 @@ def test_rows_go_to_standard_output_in_every_format(pairs: Any) -> None:
         ("x.json", '{"id": 1, "n": 2, "other": 3}\n', "other"),
         ("x.parquet", "no Parquet", "x.parquet"),
         ("x.arrow", "no Arrow", "x.arrow"),
-        ("x.unknown", "", "add --format"),
+        ("x.unknown", "", "add --format, one of ['parquet', "),
     ],
 )
 def test_a_file_that_does_not_fit_is_named(

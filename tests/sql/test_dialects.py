@@ -41,6 +41,14 @@ def test_a_session_in_another_dialect_is_refused(table: mw.Table) -> None:
         assert mw.sql(ctx, "SELECT count(*) AS n FROM t").to_pydict() == {"n": [3]}
 
 
+def test_no_statement_sets_another_dialect(table: mw.Table) -> None:
+    ctx = mw.SessionContext()
+    mw.register(ctx, "t", table)
+    with pytest.raises(mw.UnsupportedError, match="default dialect"):
+        ctx.sql("SET datafusion.sql_parser.dialect = 'postgresql'")
+    assert ctx.sql("SELECT count(*) AS n FROM t").to_pydict() == {"n": [3]}
+
+
 @given(text=st.text(st.sampled_from("\\'\"`$%_n/*-#\n é")))
 @example("\\') UNION ALL SELECT 1 --")
 @example("")

@@ -11,6 +11,7 @@ from memwal_sql.write.statement import SNAPSHOT, check_isolation
 
 _NAME = ("memwal", "isolation")
 _CATALOG, _SCHEMA = "datafusion", "public"
+_DIALECT = "datafusion.sql_parser.dialect"
 _DEFAULTS = ("datafusion.catalog.default_catalog", "datafusion.catalog.default_schema")
 
 
@@ -41,6 +42,8 @@ def run_variable(
     if statement.sql.word == "SET" and ".".join(name) in _DEFAULTS:
         message = "names alone are those of datafusion.public: say the catalog"
         raise statement.unsupported(message, at)
+    if statement.sql.word == "SET" and ".".join(name) == _DIALECT:
+        raise statement.unsupported("statements are read in DataFusion's default dialect", at)
     if name[0] != _NAME[0]:
         return None
     if name != _NAME:

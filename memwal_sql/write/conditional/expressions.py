@@ -93,8 +93,10 @@ def _parsed(frame: datafusion.DataFrame, text: str) -> Any:
     except Exception as error:
         if not is_native(error):
             raise
-        message = f"{text!r} is not an expression over the row: {shortened(str(error))}"
-        raise InvalidCallError(message) from error
+        reason = shortened(str(error))
+        if "No field named" in reason and frame.schema().names[0] == "t":
+            reason = "write t.name for a column of the existing row, and s.name for one given"
+        raise InvalidCallError(f"{text!r} is not an expression over the row: {reason}") from error
 
 
 def _nodes(plan: Any) -> int:

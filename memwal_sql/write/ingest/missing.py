@@ -19,7 +19,7 @@ def missing_columns(what: str, names: Sequence[str], option: str = FILL_OPTION) 
     """The error for rows without these columns; `what` says which rows, `option` how the caller
     has them set to null."""
     return InvalidCallError(
-        f"{what} the columns {list(names)} of the table, and an upsert replaces whole rows: give "
+        f"{what} the columns {list(names)} of the table, and whole rows are written: give "
         f"every column, or {option} to set these to null"
     )
 

@@ -209,6 +209,7 @@ def upsert(rows: list[Row] | None = None, **options: Any) -> Call:
     "call, text",
     [
         (upsert(when="t.nn > 1"), "t.nn > 1"),
+        (upsert(when="n > 1"), "write t.name for a column of the existing row"),
         (upsert(when="t.n"), "non-boolean"),
         (upsert(when="t.n > 1 OR"), "t.n > 1 OR"),
         (upsert(when="true) OR (true"), "is not an expression"),
