@@ -205,7 +205,7 @@ def _explain(
     explained = parsed(parser_of(ctx), statement.source.since(statement.sql.explained))
     word, analyzes = explained.sql.word, statement.sql.analyzes
     change = _change(ctx, explained)
-    if change is None and (word in _CHANGES or word in ("ALTER", "CALL")):
+    if change is None and (word in _CHANGES or word in _WITHOUT_PLAN):
         message = "EXPLAIN shows plans of queries, and of changes of rows of MemWAL tables"
         raise explained.unsupported(message, explained.sql.part.start)
     if change is None:
@@ -244,6 +244,7 @@ class SessionContext(datafusion.SessionContext):
 
 
 QUERY_WORDS = frozenset(("SELECT", "WITH", "(", "FROM"))
+_WITHOUT_PLAN = frozenset(("ALTER", "CALL", "CREATE", "DROP", "SET", "RESET"))
 # Those that DataFusion runs over its own tables.
 _PLAIN_CHANGES = frozenset(("DELETE", "UPDATE", "INSERT"))
 _CHANGES = frozenset(("DELETE", "UPDATE", "TRUNCATE", "MERGE", "INSERT", "REPLACE"))

@@ -49,8 +49,8 @@ pub struct SqlQuery {
 }
 
 const SEVERAL: &str = "give one statement at a time: another one begins after this";
-const TOO_NESTED: &str = "which tables this statement reads is not known, as it nests deeper than 50 \
-    levels: nest it less";
+const TOO_NESTED: &str = "this statement nests deeper than 50 levels, as the parser counts them: nest it \
+    less";
 
 pub fn error(source: &Source, tokens: &[TokenWithSpan], error: &ParserError) -> PyErr {
     match error {
