@@ -397,6 +397,21 @@ def test_a_creator_that_others_overtake_anywhere_loses_no_row(collected: bool) -
     assert nth == 6
 
 
+def test_an_entry_that_is_lost_after_a_claim_has_listed_the_log_is_named() -> None:
+    """Protocol rule 4: the fence is in its place, below one that was written after it."""
+    region = Region()
+    region.open().append(upsert({1: "a"}))
+    lost, above = (region.wal().path(position) for position in (3, 4))
+
+    def hook(operation: str, path: str, call: Call) -> Any:
+        if operation == "put_if_absent" and path == lost:
+            region.store.put_if_absent(above, entry({2: "b"}, 1, 1))
+        return call()
+
+    with pytest.raises(CorruptFileError, match="was missing, but"):
+        region.claim(HookedStore(region.store, hook))
+
+
 def test_a_creator_takes_no_region_whose_first_files_were_collected() -> None:
     """Protocol rules 4 and 8: its first positions are free again, and below what is replayed."""
     region = Region()

@@ -47,6 +47,25 @@ def test_generations_written_in_any_order_are_committed_in_order() -> None:
         assert seen(writer) == {}
 
 
+def test_a_generation_that_is_written_before_an_older_one_waits_for_it() -> None:
+    """Protocol rule 7."""
+    region, executor = Region(), ManualExecutor()
+
+    def write(id_: UUID, generation: int, rows: pa.Table) -> FlushedGeneration:
+        if executor.waiting:
+            executor.run()  # the next one, to its end
+        return region.write_generation(id_, generation, rows)
+
+    writer = region.open(executor=executor, write=write)
+    for key in range(3):
+        writer.append(upsert({key: "x"}))
+        writer.seal()
+    executor.run()
+    assert [g.generation for g in region.manifest.flushed_generations] == [1, 2, 3]
+    assert list(region.generations) != sorted(region.generations, key=lambda path: path[-1])
+    assert seen(writer) == {}
+
+
 def test_the_replay_position_never_passes_an_unflushed_entry() -> None:
     """#8293: the flush watermark skips an unflushed entry; protocol rule 7."""
     region, executor = Region(), ManualExecutor()

@@ -151,8 +151,9 @@ def test_a_collection_syncs_the_base_table_once_and_only_if_it_deletes_rows(
     assert synced == []
 
 
+@pytest.mark.parametrize("options", [{}, {"versions_older_than": NOW}])
 def test_what_was_merged_is_there_before_its_generation_is_collected(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
 ) -> None:
     """Lance syncs nothing: until then the generation is what a power failure would leave."""
     disk = Disk()
@@ -171,5 +172,5 @@ def test_what_was_merged_is_there_before_its_generation_is_collected(
             delete(store, deleted)
 
         monkeypatch.setattr(type(store), "delete_in_bulk", checked)
-        collect(table, after=1, versions_older_than=NOW)
+        collect(table, after=1, **options)
     assert any("_gen_" in path for path in deleted)
