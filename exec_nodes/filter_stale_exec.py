@@ -30,10 +30,10 @@ class FilterStaleExec(UnaryNode):
     look for the key itself, so the answer is exact, whatever the sources masked beforehand (see
     `masks`): that saves the asking, and candidates.
 
-    The child yields narrow rows (see `base.columns`), a partition each source, the best first, and
-    more when it is asked on. Of a partition no more is asked for than `limit` live rows of each of
-    the `queries`; None takes all. Counts bloom_hits and bloom_skips (pairs of candidate and newer
-    source), stale_rows, and refills, the batches asked for because too few rows were live.
+    The child yields narrow rows (see `base.columns`), one partition per source, best first, and
+    more on demand. No more is requested of a partition than `limit` live rows for each of the
+    `queries`; None takes all. Counts bloom_hits and bloom_skips (pairs of candidate and newer
+    source), stale_rows, and refills, the batches requested because too few rows were live.
     """
 
     masks: Masks

@@ -25,9 +25,9 @@ class FTSExec(Node):
     (Specification 2, "Full-Text Search Queries"), and those as good as the last of these; all of
     them where they are fewer.
 
-    Scores are those of the whole corpus, as the GlobalBM25Exec above computes it: they are the
-    same wherever a row is stored, and filters only choose among the rows. Yields `_rowaddr`,
-    `_source` and `_score` (float32), the best first.
+    Scores are over the whole corpus, as the GlobalBM25Exec above computes it: they are the same
+    wherever a row is stored, and filters only choose among the rows. Yields `_rowaddr`, `_source`
+    and `_score` (float32), best first.
 
     `indexes` are for the label: by column (in the order of their names) the index that the source
     may have; None if its texts are tokenized for the search.

@@ -31,7 +31,7 @@ class FuseExec(Node):
 
     @property
     def schema(self) -> pa.Schema:
-        """Where a row is, its rank columns, its fused score."""
+        """The location of a row, its rank columns, its fused score."""
         ranked = [field.with_nullable(True) for child in self.inputs for field in _ranking(child)]
         return pa.schema([ROW_ADDRESS_FIELD, SOURCE_FIELD, *ranked, RELEVANCE_FIELD])
 

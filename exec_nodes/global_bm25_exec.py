@@ -1,4 +1,4 @@
-"""GlobalBM25Exec: makes the scores of all sources those of one corpus."""
+"""GlobalBM25Exec: makes the scores of all sources scores over one corpus."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class GlobalBM25Exec(UnaryNode):
     and computes the parameters of BM25, by which these rank (Specification 2, "Full-Text Search
     Queries"); yields what they yield.
 
-    The specification adds up what each index counts. Here only live rows count: replaced and
-    deleted ones are taken off, so that the ranking is that of one index over the merged table.
+    The specification adds up the counts of each index. Here only live rows count: replaced and
+    deleted ones are subtracted, so that the ranking is that of one index over the merged table.
 
     Counts documents and tokens: of the corpus, over all columns.
     """

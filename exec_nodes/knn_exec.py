@@ -30,12 +30,12 @@ class KNNExec(Node):
     query, match all filters and are not masked: by query, then the nearest first, with exact
     distances (Specification 2, "Vector Search Queries").
 
-    The first batch has the `k` nearest and some to spare, and so has each batch those that are as
-    near as its last row. Only if the source's rows are not all
-    masked that might be stale, and it is asked on, follows a second one: the `k` nearest of the
-    rows that are live, as far as they were not in the first. Nothing is cut before liveness and
-    filters are known, so whoever takes all batches has every row of the source that can be among
-    the best `k`; for an `Order` of its query also those that may be as near.
+    The first batch has the `k` nearest rows and some to spare, and each batch includes all rows as
+    near as its last one. A second batch follows on demand, only if not all of the source's rows
+    that might be stale are masked: the `k` nearest of the live rows, except those of the first.
+    Nothing is cut before liveness and filters are known, so a reader of all batches has every row
+    of the source that can be among the best `k`; for an `Order` of its query also those that may be
+    as near.
 
     `index` is the base table's index on the column; None where distances are taken from all
     vectors. The index is not asked either where all vectors are in memory, or few rows match.

@@ -106,7 +106,7 @@ class Node(ABC):
 
     @property
     def partitions(self) -> int:
-        """How many partitions can be executed independently, each exactly once."""
+        """The number of partitions that can be executed independently, each exactly once."""
         return 1
 
     @property

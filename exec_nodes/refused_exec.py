@@ -20,7 +20,7 @@ class RefusedExec(Node):
 
     @property
     def schema(self) -> pa.Schema:
-        """`output`, what the other plan would have yielded."""
+        """The schema `output` that the other plan would have."""
         return self.output
 
     def label(self) -> str:

@@ -20,13 +20,13 @@ _Places = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class SortExec(UnaryNode):
-    """Sorts narrow rows (see `base.columns`) by `column`, those of each query for themselves.
+    """Sorts narrow rows (see `base.columns`) by `column`, separately for each query.
 
     Equal values are ordered by the primary key, so that a search gives the same rows every time,
     wherever they lie. Only the keys of those are read that may be among the first `limit` of their
     query. Yields one batch.
 
-    `sources` are those of the plan, by ordinal; `key` has the fields of the primary key.
+    `sources` are the plan's, by ordinal; `key` has the fields of the primary key.
     """
 
     column: str
@@ -67,7 +67,7 @@ class SortExec(UnaryNode):
         ranked: npt.NDArray[np.float32],
         query: npt.NDArray[np.int32],
     ) -> None:
-        """Put those of the places in `order` whose values are equal in the order of their keys."""
+        """Put places in `order` with equal values in the order of their keys."""
         begins = np.ones(len(order), np.bool_)
         begins[1:] = (ranked[1:] != ranked[:-1]) | (query[1:] != query[:-1])
         group = np.cumsum(begins) - 1

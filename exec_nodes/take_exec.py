@@ -18,7 +18,7 @@ from exec_nodes.unary_node import UnaryNode
 @dataclass(frozen=True)
 class TakeExec(UnaryNode):
     """Replaces `_rowaddr` and `_source` of narrow rows (see `base.columns`) by the columns of
-    `output`, and keeps their order. `sources` are those of the plan, by ordinal.
+    `output`, and keeps their order. `sources` are the plan's, by ordinal.
 
     Yields `output`'s columns, then the child's other ones; `_query` is called `query_index`.
     """
@@ -28,7 +28,7 @@ class TakeExec(UnaryNode):
 
     @property
     def schema(self) -> pa.Schema:
-        """The output columns, then what the rows are ranked by."""
+        """The output columns, then the ranking columns."""
         kept = [QUERY_INDEX_FIELD if f.name == QUERY else f for f in self._ranking]
         return pa.schema([*self.output, *kept])
 

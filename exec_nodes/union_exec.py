@@ -56,7 +56,8 @@ class UnionExec(Node):
 
     @lazy_property
     def _dealt(self) -> list[list[tuple[int, int]]]:
-        """By partition: the (child, child's partition) pairs it reads, in the children's order."""
+        """The (child, child's partition) pairs that each partition reads, in the children's
+        order."""
         parts = [child.partitions for child in self.inputs]
         if self.target == 1:
             return [[(index, part) for index, own in enumerate(parts) for part in range(own)]]

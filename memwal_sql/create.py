@@ -129,7 +129,7 @@ def create_table(
     marked = with_primary_key(logical, keys).with_metadata(metadata)
     new = _NewTable(uri, store, options, marked, incarnation, recorded, keys, spec)
     check_deadline(uri)
-    # A table without its index is none.
+    # Without its index the table does not exist.
     with unbounded(), _making(uri):
         if rival is not None:
             record = _completed(rival, new)
@@ -333,7 +333,7 @@ def enable(
 
 
 class Opening(TypedDict, total=False):
-    """What `open_table` takes beside the place of a table."""
+    """The arguments of `open_table` besides the place of a table."""
 
     version: int | str | None
     storage_options: Mapping[str, str] | None

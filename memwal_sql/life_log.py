@@ -1,6 +1,6 @@
 """The loggers of this package: records of a call are emitted when nobody waits for it.
 
-A handler is foreign code, and may write its records into a table of ours: under a lock, or in a
+A handler is foreign code, and may write its records into a MemWAL table: under a lock, or in a
 thread that its own write waits for, it would wait for ever.
 """
 

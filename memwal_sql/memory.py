@@ -64,8 +64,8 @@ def configure(
 
 
 def resident() -> pa.Table:
-    """The contents of that memory, a row a kind: `kind`, `entries`, `bytes`, and how often one was
-    asked for and there (`hits`) or not (`misses`) since the process began."""
+    """The contents of that memory, one row per kind: `kind`, `entries`, `bytes`, and how often an
+    artefact was found (`hits`) or not (`misses`) since the process began."""
     kinds = STORE.kinds()
     rows = [{"kind": kind, **vars(use)} for kind, use in kinds.items()]
     return pa.Table.from_pylist(rows, schema=_SCHEMA)

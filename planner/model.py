@@ -48,8 +48,8 @@ class RegionSources:
 
     Attributes:
         name: how plans print it.
-        values: region values by field id; None for a region that was given by hand or whose
-            values are not known: such a region is never pruned.
+        values: region values by field id; None for a manual region or one with unknown values: such
+            a region is never pruned.
         sources: its flushed generations above the merge progress and its MemTables, newest first.
     """
 
@@ -63,7 +63,7 @@ class RegionSources:
 @dataclass(frozen=True, slots=True)
 class IndexGap:
     """Merged generations that an index of the base table does not cover yet (Specification 2,
-    appendix 4), where nothing else has written what it lacks.
+    appendix 4), if only merges have written the rows that it lacks.
 
     Attributes:
         covered: the base table without the fragments that the index lacks.
@@ -79,15 +79,15 @@ class Snapshot:
     """One consistent state of a table (protocol rule 14). Every query runs on exactly one.
 
     Attributes:
-        base: the base table at one version; None when the plan shall not read it.
+        base: the base table at one version; None if the plan does not read it.
         regions: in a stable order, by spec id and then by values.
-        regions_pruned: how many more there are that the query's filters rule out.
+        regions_pruned: the number of further regions, which the query's filters rule out.
         indexes: the base table's vector and full-text indexes at that version.
-        masks: sources whose rows somebody else reads: here they only make rows of the base table
+        masks: sources whose rows another plan reads: here they only make rows of the base table
             stale. A distributed scan shares out the base table that way; no other query has them.
-        gaps: by index name, what it has not caught up with; scans and lookups ignore them.
-        missing: what the error for files that are gone means, once the table was looked at again;
-            None where nobody looks.
+        gaps: by index name, the rows that the index lacks; scans and lookups ignore them.
+        missing: makes the error for files that are gone, after reading the table again; None if
+            nothing can.
     """
 
     info: TableInfo
@@ -118,7 +118,7 @@ class Query:
 
 
 def region_name(region_id: UUID, values: Mapping[str, object] | None) -> str:
-    """How plans print a region: `carrier=UA,bucket=3`, or 8 hex digits of an id without values."""
+    """The name of a region in plans: `carrier=UA,bucket=3`, or 8 hex digits of the id."""
     if not values:
         return region_id.hex[:8]
     return ",".join(f"{field_id}={value}" for field_id, value in values.items())

@@ -49,8 +49,8 @@ def is_bytes_like(kind: pa.DataType) -> bool:
 
 
 def flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """One array, dictionaries decoded and views made plain; of a type with 64-bit offsets where
-    those of 32 do not reach."""
+    """One array, with dictionaries decoded and without views; with 64-bit offsets if 32 bits do not
+    suffice."""
     array = _combined(column) if isinstance(column, pa.ChunkedArray) else column
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)

@@ -136,9 +136,9 @@ def _nearest(column: Column, kind: pa.DataType) -> Column:
 
 
 def _storable_type(source: pa.DataType, target: pa.DataType) -> pa.DataType:
-    """The type with those of the target where it says null, as nothing can be cast back to that,
-    and with decimals for integers that become decimals, as Arrow goes by the most digits that an
-    integer may have, and not by the value."""
+    """The type, with the target's where it says null, as nothing can be cast back to null, and with
+    decimals for integers that become decimals, as Arrow goes by the most digits of the integer type
+    and not by the value."""
     if pa.types.is_null(source):
         return target
     if pa.types.is_integer(source) and pa.types.is_decimal(target):
@@ -269,7 +269,7 @@ def _cut_time(values: list[Any], types: set[type], kind: pa.DataType) -> _Change
     if pa.types.is_date(kind):
         if types == {date}:
             return None
-        moments = (v for v in values if isinstance(v, datetime) and v == v)  # NaT is none
+        moments = (v for v in values if isinstance(v, datetime) and v == v)  # except NaT
         return next(((v, "give a date without a time of day, v.date()") for v in moments), None)
     if pa.types.is_timestamp(kind) or pa.types.is_time(kind):
         zoned = getattr(kind, "tz", None) is not None

@@ -1,9 +1,9 @@
 """Batches that Arrow in Python reads and Rust does not. Lance and DataFusion get batches without a
 copy.
 
-A batch that was read from an IPC stream, or that somebody made around foreign memory, may start at
-any address; Rust panics over decimals that are not at multiples of 16 bytes. Of a struct within a
-struct that begins in the middle of its memory, Rust skips the beginning twice, and panics too.
+A batch from an IPC stream, or around foreign memory, may start at any address; Rust panics over
+decimals that are not at multiples of 16 bytes. In a struct within a struct that begins in the
+middle of its memory, Rust skips the beginning twice, and panics too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _aligned(column: pa.Array) -> pa.Array:
     in_place = all(b is None or b.address % needed == 0 for b in column.buffers())
     if in_place and not _has_inner_structs(column.type):
         return column
-    # Two arrays, because one alone would be handed back as it is.
+    # Two arrays, because a single one would be returned without a copy.
     return pa.concat_arrays([column, column.slice(0, 0)])
 
 

@@ -40,7 +40,7 @@ class _Keep:
         return self._compressed(column) if _is_plain(column) else self._taken(column)
 
     def _compressed(self, values: pa.Array, a_row: int = 1) -> pa.Array:
-        """`values`, so many of them a row, by a kernel that is several times as fast as taking."""
+        """`values`, this many per row, by a kernel that is several times as fast as taking."""
         width = values.type.bit_width // 8
         kept = pa.allocate_buffer(self.count * a_row * width)
         packed = values.buffers()[1].slice(values.offset * width, len(values) * width)
@@ -62,9 +62,9 @@ def _is_plain(array: pa.Array) -> bool:
 
 
 def live_rows(addresses: RowAddresses, stale: RowAddresses) -> Flags | None:
-    """By row, whether it is not stale; None if no row is.
+    """For each row, whether it is not stale; None if no row is.
 
-    `addresses` are those of one batch, in any order; `stale` is sorted.
+    `addresses` are the row addresses of one batch, in any order; `stale` is sorted.
     """
     live = np.empty(len(addresses), np.bool_)
     at, gone = np.ascontiguousarray(addresses), np.ascontiguousarray(stale)
@@ -73,13 +73,13 @@ def live_rows(addresses: RowAddresses, stale: RowAddresses) -> Flags | None:
 
 
 def among(addresses: RowAddresses, rows: RowAddresses) -> Flags:
-    """By address, whether it is one of `rows`, which are sorted."""
+    """For each address, whether it is among `rows`, which are sorted."""
     others = live_rows(addresses, rows)
     return np.zeros(len(addresses), np.bool_) if others is None else ~others
 
 
 def other_rows(count: int, rows: npt.NDArray[np.int32]) -> Flags | None:
-    """By row below `count`, whether it is not among `rows`; None if none is."""
+    """For each row below `count`, whether it is not among `rows`; None if all are not."""
     if not len(rows):
         return None
     others = np.ones(count, np.bool_)

@@ -21,8 +21,8 @@ _ERRORS = (pa.ArrowException, TypeError, ValueError)
 
 
 def input_rows(data: Any) -> pa.Table | PythonRows | None:
-    """The rows that `data` holds: a table where it holds them as Arrow, itself where it is a dict
-    of columns, a list where it is an iterable of dicts; None where it is none of `FORMS`.
+    """The rows of `data`: a table for Arrow data, `data` itself for a dict of columns, a list for
+    an iterable of dicts; None for any other form than `FORMS`.
 
     A stream (see `opened`) is read whole. Raises InvalidCallError for what can't be read.
     """
@@ -49,7 +49,7 @@ def input_rows(data: Any) -> pa.Table | PythonRows | None:
 
 
 def read_once(data: Any) -> Any:
-    """A generator as a list; anything else as it is."""
+    """A generator as a list; other data unchanged."""
     return list(data) if isinstance(data, Iterator) and not exports_arrow(data) else data
 
 

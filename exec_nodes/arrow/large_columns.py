@@ -48,8 +48,8 @@ def taken(rows: pa.Table, places: npt.NDArray[np.integer]) -> pa.Table:
 
 
 def taken_by_chunk(rows: pa.Table, places: npt.NDArray[np.integer]) -> pa.Table:
-    """As `taken`, without putting chunks together: each run of places within one chunk is a chunk
-    of the result."""
+    """As `taken`, without concatenating chunks: each run of places within one chunk is a chunk of
+    the result."""
     batches = rows.to_batches()
     ends = np.cumsum([batch.num_rows for batch in batches], dtype=np.int64)
     at = ends.searchsorted(places, side="right")

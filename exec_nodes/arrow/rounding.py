@@ -18,9 +18,9 @@ def is_infinite(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArra
 def rounded(
     column: pa.Array | pa.ChunkedArray, target: pa.DataType, name: str
 ) -> pa.Array | pa.ChunkedArray:
-    """Nested values with the floats in them rounded to those of the target.
+    """Nested values with their floats rounded to those of the target.
 
-    Raises InvalidCallError naming the column and a value of which one would be infinite.
+    Raises InvalidCallError naming the column and a value that would become infinite.
     """
     cast = pc.cast(column, _with_floats_of(column.type, target))
     if _infinities(cast) == _infinities(column):
@@ -56,7 +56,7 @@ def _with_floats_of(source: pa.DataType, target: pa.DataType) -> pa.DataType:
 
 
 def _infinities(column: pa.Array | pa.ChunkedArray) -> int:
-    """How many floats within values are infinite."""
+    """The number of infinite floats within values."""
     if isinstance(column, pa.ChunkedArray):
         return sum(map(_infinities, column.chunks))
     if pa.types.is_floating(column.type):

@@ -35,8 +35,8 @@ def opened(data: Any) -> Any:
     """A `RowStream` of what need not be in memory as a whole, and anything else as it is; a
     generator of other things than batches as a list.
 
-    Raises InvalidCallError for what can't be read; so does the stream, also for batches whose
-    columns are not those of the first one.
+    Raises InvalidCallError for data that can't be read; so does the stream, also for batches whose
+    columns differ from the first one's.
     """
     if isinstance(data, pa.RecordBatchReader):
         return RowStream(data.schema, _read(data, data))

@@ -1,4 +1,4 @@
-"""Fields inside structs that rows lack, or have besides those of the column's type.
+"""Fields inside structs that rows lack, or have in addition to the column type's.
 
 Arrow sets the first to null and drops the others, both without a word.
 """
@@ -38,7 +38,7 @@ def missing_fields(what: str, paths: Sequence[str], option: str = FILL_OPTION) -
     them set to null."""
     return InvalidCallError(
         f"{what} the fields {list(paths)} of the table, and structs are replaced whole: give every "
-        f"field, null where there is no value, or {option} to set these to null"
+        f"field, null for no value, or {option} to set these to null"
     )
 
 
@@ -77,14 +77,14 @@ def check_value(
 
 
 def type_differences(source: pa.DataType, target: pa.DataType, path: str) -> Differences:
-    """How the fields inside two types differ; `path` is the column's name."""
+    """The differences of the fields inside two types; `path` is the column's name."""
     differences = Differences([], [])
     _compare_types(_plain(source), _plain(target), path, differences)
     return differences
 
 
 def value_differences(value: Any, target: pa.DataType, path: str) -> Differences:
-    """How the fields inside a Python value differ from those of a type."""
+    """The differences of the fields inside a Python value from those of a type."""
     differences = Differences([], [])
     _compare_value(value, _plain(target), path, differences)
     return differences

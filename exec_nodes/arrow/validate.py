@@ -36,8 +36,8 @@ def validated(column: Column, name: str) -> Column:
     """`column` itself, or a copy if NULLs hide bytes that are not valid text: Lance would not write
     it.
 
-    Only what a slice shows is looked at. Raises InvalidCallError naming the column and the row of
-    a value that its type does not have.
+    Only rows within a slice are checked. Raises InvalidCallError naming the column and the row of a
+    value that its type does not have.
     """
     if isinstance(column, pa.Array):
         return _validated(column, name, 0)
@@ -81,8 +81,8 @@ def _validated(array: pa.Array, name: str, start: int) -> pa.Array:
     if row is not None and is_text(array.type):
         shown = f", {_bytes(array)[row].as_py()[:_SHOWN]!r}"
     raise InvalidCallError(
-        f"column {name!r} has text that is not UTF-8{_in_row(row, start)}{shown}: decode it as "
-        "what it is, or leave it out"
+        f"column {name!r} has text that is not UTF-8{_in_row(row, start)}{shown}: decode it with "
+        "its own encoding, or leave it out"
     )
 
 

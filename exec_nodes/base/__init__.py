@@ -1,1 +1,1 @@
-"""What every node and source builds on: errors, lazy values, tasks, hidden columns."""
+"""The base of every node and source: errors, lazy values, tasks, hidden columns."""

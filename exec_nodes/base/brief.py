@@ -19,7 +19,7 @@ def brief(text: str) -> str:
 
 
 def shortened(text: str, most: int = _MOST_QUOTED, end: int = 0) -> str:
-    """A text of at most so many characters, of which `end` are its last ones."""
+    """A text cut to this many characters, the last of which are `end`."""
     if len(text) <= most:
         return text
     return f"{text[: most - end - 3]}...{text[len(text) - end :]}"

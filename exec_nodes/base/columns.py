@@ -55,8 +55,8 @@ class Filter:
         columns: the columns the condition reads.
         lance: the condition in the dialect of Lance's own filter; None if Lance can't evaluate it:
             then `evaluate` is run on batches.
-        rows: the sorted addresses of the rows of a source (`exec_nodes.sources.source`) that meet
-            the condition, by an index; None where there is none.
+        rows: finds, by an index, the sorted addresses of the rows of a source
+            (`exec_nodes.sources.source`) that meet the condition; None without an index.
     """
 
     text: str

@@ -30,10 +30,10 @@ def count(**counts: int) -> None:
 
 
 def lance_reads() -> Callable[[Any], None] | None:
-    """A `scan_stats_callback` for a scanner of Lance: it counts what the scan reads.
+    """A `scan_stats_callback` for a scanner of Lance that counts the reads of the scan.
 
-    Counts lance_requests and lance_bytes of the store, and fragments, indexes and partitions of
-    indexes as far as they were read: what is in Lance's cache costs neither.
+    Counts lance_requests and lance_bytes of the store, and the fragments, indexes and partitions of
+    indexes that were read; reads from Lance's cache cost neither.
     """
     counters = running.counters
     if counters is None:

@@ -1,6 +1,6 @@
 """The root of every error this project raises, and its kinds.
 
-A kind says what the caller does next, so that `except` clauses read like decisions:
+A kind says what the caller does next, so that `except` clauses read as decisions:
 
 * `RetryError`: nothing is wrong with the call; call again.
 * `ReopenError`: this handle is finished; open a new one.
@@ -24,7 +24,7 @@ class MemWalError(Exception):
         redact_handled()
 
     def __reduce__(self) -> tuple[object, ...]:
-        """With its attributes, whatever its class takes to make one."""
+        """Pickles with its attributes, whatever arguments its class takes."""
         return _restored, (type(self), self.args), self.__dict__
 
 
@@ -41,7 +41,7 @@ class ReopenError(MemWalError):
 
 
 class InvalidCallError(MemWalError, ValueError):
-    """The call can't be done as it was made; the message names the value and the remedy."""
+    """The call can't be done with these arguments; the message names the value and the remedy."""
 
 
 class UnsupportedError(InvalidCallError):

@@ -18,7 +18,7 @@ def raise_interrupt(error: BaseException) -> None:
 
 def is_native(error: BaseException) -> bool:
     """Whether DataFusion or Arrow may have raised an error: neither has a class for all of its
-    errors. What a signal handler raised, as that of a time limit, has a class of its own, or
+    errors. An error of a signal handler, such as that of a time limit, has a class of its own, or
     TimeoutError.
     """
     module = type(error).__module__

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class lazy_property(Generic[T]):  # noqa: N801 (it is used as `property` is)
-    """As `functools.cached_property`, and computed once whichever threads read it.
+    """As `functools.cached_property`, but computed once for all threads.
 
     In Python 3.11 all instances of a class share the lock of that one: a query would wait for what
     another one computes. Later it has none.
@@ -38,7 +38,7 @@ class lazy_property(Generic[T]):  # noqa: N801 (it is used as `property` is)
         with state.setdefault(lock, RLock()):
             if name not in state:
                 state[name] = self._make(instance)
-        # Whoever comes now finds the value, whoever waits has the lock; and locks can't be pickled.
+        # A new caller finds the value, and a waiting one has the lock; locks can't be pickled.
         state.pop(lock, None)
         value: T = state[name]
         return value

@@ -1,4 +1,4 @@
-"""How much memory there is."""
+"""The memory of the machine."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Blanks secrets of storage options out of texts that repeat them.
 
-Stores answer with what they were sent, and clients quote answers and addresses in their errors. So
-the secrets that this process was given are blanked out of the texts of errors, by value.
+Stores echo what they receive, and clients quote answers and addresses in their errors. So the
+secrets that this process was given are blanked out of the texts of errors, by value.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _lock = Lock()
 
 
 def keep_secret(values: Iterable[str]) -> None:
-    """Blank these values out of errors from now on; those of fewer than eight characters stay."""
+    """Blank these values out of errors from now on; values of fewer than eight characters stay."""
     forms = _forms(values, _SHORTEST)
     with _lock:
         for form in forms:
@@ -41,7 +41,7 @@ def keep_secret(values: Iterable[str]) -> None:
 def redacted(text: str, sent: Iterable[str] = ()) -> str:
     """`text` without the secrets of this process.
 
-    `sent` are those that whoever speaks was sent: blanked from four characters on.
+    `sent` are secrets that the author of `text` received: blanked from four characters on.
     """
     with _lock:
         exposed = [
@@ -67,7 +67,7 @@ def redact_handled() -> None:
 
 
 def _forms(values: Iterable[str], shortest: int) -> set[str]:
-    """Values and their parts as clients quote them, of so many characters at least."""
+    """Values and their parts as clients quote them, of at least this many characters."""
     parts: list[str] = []
     for value in values:
         parts += [value, *_SIGNATURE.findall(value)]

@@ -29,8 +29,8 @@ def map_concurrently(call: Callable[[T], R], items: Iterable[T]) -> list[R]:
 
 
 def map_in_threads(call: Callable[[T], R], items: Iterable[T], threads: int) -> list[R]:
-    """The results of `call` for all items, in their order, on so many threads. Raises the first
-    error, once none is under way any more."""
+    """The results of `call` for all items, in order, on this many threads. Raises the first error,
+    once no call is running any more."""
     items = list(items)
     if len(items) < 2:
         return [call(item) for item in items]
@@ -73,7 +73,7 @@ def background_by(start: Callable[[Callable[[], object]], object]) -> Iterator[N
 
 
 class _Lane:
-    """Calls of which so many at most are under way."""
+    """Calls of which at most this many run at once."""
 
     def __init__(self, most: int) -> None:
         self._most = most

@@ -1,9 +1,8 @@
 """Threads that make calls and stay, and calls that wait for them.
 
-An exception of a signal handler, as Ctrl-C raises one, comes between any two lines of Python in the
-main thread. An executor of Python's, a Future, an Event and a Condition, can be left locked by it,
-for ever. So what is waited for here is waited for in C: a queue's, and results are where they are
-whether anybody has waited or not.
+An exception of a signal handler, such as Ctrl-C's, comes between any two lines of Python in the
+main thread. It can leave Python's Executor, Future, Event and Condition locked for ever. So waiting
+happens in C here, in a queue, and results are stored whether anybody has waited or not.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class Outcome(Generic[R]):
 
 
 class Threads:
-    """As many threads as there were calls under way at once."""
+    """As many threads as there were calls running at once."""
 
     def __init__(self) -> None:
         self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
@@ -60,7 +59,7 @@ class Threads:
                 self._calls.put(call)
                 return
         # Not by `Thread.start`, which waits by an Event until the thread runs. The process does not
-        # wait for such a thread, and `_end` waits for its call.
+        # wait for such a thread, so `_end` waits for its call.
         start_new_thread(self._run, (call,))
 
     def wait(self) -> None:
@@ -82,22 +81,22 @@ class Threads:
 
 
 class Changes:
-    """Waiting for a change of what a lock guards, which an interrupt ends with the lock free. A
-    Condition's would end with a RuntimeError, as it gives its lock back within a `with`."""
+    """Waits for a change of a state that a lock guards; an interrupt leaves the lock free. A
+    Condition would raise a RuntimeError, as it releases its lock within a `with`."""
 
     def __init__(self, lock: AbstractContextManager[bool]) -> None:
         self._lock = lock
         self._waiting: list[SimpleQueue[None]] = []
 
     def tell(self) -> None:
-        """Wake all who wait; whoever holds the lock calls it."""
+        """Wake all waiting threads; the caller holds the lock."""
         while self._waiting:
             self._waiting[-1].put(None)
             self._waiting.pop()
 
     def wait_for(self, is_so: Callable[[], bool], seconds: float = inf) -> None:
-        """Return when something is so, which is asked under the lock, or when so much time is over.
-        The caller must not hold the lock."""
+        """Return when a condition, evaluated under the lock, is true, or when the time is over. The
+        caller must not hold the lock."""
         end = monotonic() + seconds
         while True:
             with self._lock:
@@ -123,10 +122,10 @@ def start_call(call: Callable[[], None]) -> None:
 def outcomes(
     call: Callable[[T], R], items: Iterable[T], threads: int, *, all_end: bool
 ) -> list[Outcome[R]]:
-    """The results of `call` for all items, in their order, in the caller's context, on so many
-    threads at once. `call` may use others.
+    """The results of `call` for all items, in order, in the caller's context, on this many threads
+    at once. `call` may use others.
 
-    Whoever is interrupted begins no more calls; those under way are waited for if `all_end`.
+    An interrupted caller starts no more calls; running ones are waited for if `all_end`.
     """
     items = list(items)
     if all_end and len(items) < 2:
@@ -150,7 +149,7 @@ def outcomes(
         for _ in range(min(threads, len(items))):
             try:
                 start_call(_in_context(work))
-            except RuntimeError:  # the process ends, or may have no more threads
+            except RuntimeError:  # the process ends, or can't start more threads
                 work()
         for _ in items:
             _wait_for(ended)

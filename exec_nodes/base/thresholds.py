@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 
 class Thresholds:
-    """The attributes of a subclass are those of its subject: they decide how long an answer takes
-    and how much memory, never what it is."""
+    """The attributes of a subclass are thresholds of its subject: they decide how long an answer
+    takes and how much memory, never what it is."""
 
     @classmethod
     @contextmanager

@@ -1,1 +1,1 @@
-"""Columns of files written under earlier schemas, matched to those of now by field id."""
+"""Columns of files written under earlier schemas, matched to the current ones by field id."""

@@ -1,6 +1,6 @@
 """Matches fields of stored rows with the current fields: by field id, inside nested types too.
 
-Ids are in the metadata of Arrow fields. A field without one goes by its name.
+Ids are in the metadata of Arrow fields. A field without an id is matched by name.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ FIELD_ID_KEY = b"lance:field_id"
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """Where the parts of a wanted type, or of a schema, are among those of the stored one.
+    """The positions of the parts of a requested type, or of a schema, in the stored one.
 
     Attributes:
-        places: of each wanted part; None where it is not stored.
-        inside: the same inside each part; None where there is nothing inside.
-        names_agree: whether names tell the same, inside the parts too.
+        places: the position of each requested part; None if it is not stored.
+        inside: the match inside each part; None for a part without fields.
+        names_agree: whether matching by names gives the same, inside the parts too.
     """
 
     places: Sequence[int | None]

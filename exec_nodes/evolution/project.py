@@ -26,23 +26,23 @@ Column = TypeVar("Column", pa.Array, pa.ChunkedArray)
 def numbered(schema: pa.Schema, lance_schema: Any) -> pa.Schema:
     """`schema` with the field ids of a Lance schema that has its columns.
 
-    `_tombstone` gets none: the next id after the columns' is that of a generation's `_tombstone`,
-    and of a column added to the base.
+    `_tombstone` gets none: the next id after the columns' may be a generation's `_tombstone`, and a
+    column added to the base.
     """
     own = {field.name(): field for field in lance_schema.fields()}
     return pa.schema([f if f.name == TOMBSTONE else _numbered(f, own[f.name]) for f in schema])
 
 
 class ByFieldId:
-    """How rows with the columns `stored` are read as rows of `wanted`; both schemas are `numbered`.
+    """Reads rows with the columns `stored` as rows of `wanted`; both schemas are `numbered`.
 
-    Fields without an id, as older logs have them inside columns, go by name. Raises RepairError
-    where one of them is gone and another one is new: they may be the same one, renamed.
+    Fields without an id, such as those inside columns in older logs, are matched by name. Raises
+    RepairError if one of them is gone and another is new: one may be the other, renamed.
 
     Attributes:
-        stored: as given.
-        stored_names: of each wanted column; None for one that the rows do not have.
-        names_agree: whether names tell the same, so that there is nothing to do.
+        stored: the given schema.
+        stored_names: the stored name of each requested column; None for one that the rows lack.
+        names_agree: whether matching by names gives the same, so that there is nothing to do.
     """
 
     def __init__(self, stored: pa.Schema, target: pa.Schema) -> None:
@@ -56,11 +56,11 @@ class ByFieldId:
 
     @property
     def present(self) -> Mapping[str, str]:
-        """The stored names of the wanted columns that the rows have."""
+        """The stored names of the requested columns that the rows have."""
         return {name: stored for name, stored in self.stored_names.items() if stored is not None}
 
     def column(self, name: str, stored: Column) -> Column:
-        """The wanted column `name`, made of the stored one; its values may still need a cast."""
+        """The requested column `name` from the stored one; its values may still need a cast."""
         kind, inside = self._target.field(name).type, self._inside[name]
         if isinstance(stored, pa.Array):
             return renamed(stored, kind, inside)
@@ -93,7 +93,7 @@ class CurrentSchema:
         return hash(self.schema.serialize().to_pybytes())
 
     def project(self, dataset: Any) -> Any:
-        """The Lance table `dataset` with the columns and fields of now.
+        """The Lance table `dataset` with the current columns and fields.
 
         That is the dataset itself, unless names and ids disagree; then its rows are held in memory,
         in their order, without indexes: it is rare, and ends when the generation is merged.
@@ -114,9 +114,9 @@ class CurrentSchema:
 
 
 def project_batch(batch: pa.RecordBatch, by_id: ByFieldId) -> pa.RecordBatch:
-    """A stored batch under the names of now, as WAL entries have them; `by_id` is of its schema.
+    """A stored batch under the current names, as WAL entries have them; `by_id` is of its schema.
 
-    Columns that it lacks, or that the table has no more, are left for the reader to deal with.
+    Columns that it lacks, or that the table has dropped, are left to the reader.
     """
     if by_id.names_agree:
         return batch

@@ -1,1 +1,1 @@
-"""How plans print what they read and which rows they keep."""
+"""The labels by which plans name what they read and which rows they keep."""

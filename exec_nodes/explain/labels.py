@@ -1,4 +1,4 @@
-"""How plans name what they read."""
+"""The labels by which plans name what they read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def source_label(source: Source) -> str:
 
 
 def guard_label(source: Source) -> str:
-    """What says whether a source might have a key: the bloom filter of a generation,
+    """The label of the filter by keys of a source: the bloom filter of a generation,
     `bf[region_a][gen=1]`, or the key index of a MemTable, `keys[region_a][gen=2]`."""
     kind = "keys" if isinstance(source, MemTableSource) else "bf"
     return f"{kind}[region_{source.region}][gen={source.generation}]"
@@ -40,7 +40,7 @@ def _bare(text: str) -> str:
 
 
 def _closing(text: str) -> int:
-    """Where the parenthesis that `text` opens with is closed; -1 if it is not."""
+    """The position of the parenthesis that closes the first one of `text`; -1 without one."""
     depth, quote = 0, ""
     for at, letter in enumerate(text):
         if quote:

@@ -30,7 +30,7 @@ _SALTS = (
     0x9EFC4947,
     0x5C6BFB31,
 )
-# A split-block filter needs 10.5 bits a key for 1% false hits; 12 leave room for what is uneven.
+# A split-block filter needs 10.5 bits a key for 1% false hits; 12 allow for uneven blocks.
 _BITS_PER_KEY = 12
 _LOW = np.uint64(0xFFFFFFFF)
 

@@ -86,7 +86,7 @@ def code_set(keys: KeyCodes) -> npt.NDArray[np.uint8]:
 def superseded(codes: Codes, deleted: npt.NDArray[np.bool_], seen: npt.NDArray[np.uint8]) -> Rows:
     """The rows, ascending, that are deleted, or whose code is in `seen` or comes again later.
 
-    All codes are in `seen` afterwards.
+    All codes are in `seen` after the call.
     """
     rows = np.empty(len(codes), np.int32)
     count = memwal_native.superseded(codes, deleted.view(np.uint8), seen, rows)

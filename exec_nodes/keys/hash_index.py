@@ -16,8 +16,8 @@ Positions = npt.NDArray[np.int64]
 class KeyIndex:
     """Maps every key to its row positions; append-only. Safe to use from several threads.
 
-    Each reader bounds its questions by the number of rows it has seen (`below`): what is appended
-    later never changes an answer below that bound.
+    Each reader limits its lookups to the rows it has seen (`below`): rows appended later never
+    change an answer below that limit.
     """
 
     def __init__(self) -> None:

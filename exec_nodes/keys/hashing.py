@@ -38,7 +38,7 @@ def hash_value(values: Sequence[Any], kinds: Sequence[pa.DataType]) -> int:
 
 
 def written_by_native(kinds: Sequence[pa.DataType]) -> list[bool]:
-    """Which key columns' values native's writer puts into its bloom filter.
+    """The key columns whose values native's writer puts into its bloom filter.
 
     Its writer leaves the others out, down to their "is null" byte; its readers do not.
     """

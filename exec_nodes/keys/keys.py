@@ -1,8 +1,8 @@
 """Primary keys: their types, their Python values, and batches of them.
 
-A *key value* is what a hash index holds: int, str, bytes or bool for a single column (dates, times
-and timestamps as their integer, decimals as their 16 or 32 little-endian bytes), and a tuple of
-these for a composite key. Two keys are equal exactly if their key values are.
+A *key value* is an element of a hash index: int, str, bytes or bool for a single column (dates,
+times and timestamps as their integer, decimals as their 16 or 32 little-endian bytes), and a tuple
+of these for a composite key. Two keys are equal exactly if their key values are.
 """
 
 from __future__ import annotations

@@ -51,9 +51,9 @@ class OneKey(KeyBatch):
 
 def one_key(value: Any, schema: pa.Schema, primary_key: Sequence[str]) -> OneKey | None:
     """`value`, or the only element of a list, as a key, if it is an integer or ASCII string that
-    its column holds as it is.
+    its column stores unchanged.
 
-    None for whatever needs a closer look: `as_key_table` then takes it or says what is wrong.
+    None for a value that needs a closer check: `as_key_table` then takes it or says what is wrong.
     """
     if type(value) is list and len(value) == 1:
         (value,) = value

@@ -23,7 +23,7 @@ ReadFile = Callable[[str], bytes]
 
 def deleted_offsets(fragment: Any, read: ReadFile) -> Offsets | None:
     """The offsets of a fragment's deleted rows, in any order; None if Lance must be asked: the file
-    is somewhere else, of another kind, or not what the fragment says.
+    is elsewhere, of another kind, or differs from the fragment's record.
 
     `read` gives the bytes of a file in the table's folder.
     """

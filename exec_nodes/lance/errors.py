@@ -40,7 +40,7 @@ def is_panic(error: BaseException) -> bool:
 
 
 def is_damage(error: Exception) -> bool:
-    """Whether Lance has read a file that is not whole, or not what it must be."""
+    """Whether Lance has read a file that is not whole, or not valid."""
     text = str(error)
     if is_not_found(error) or not _OF_LANCE.search(text) or _OF_THE_CALL in text:
         return False
@@ -69,11 +69,12 @@ def bytes_of_lance() -> Iterator[None]:
 
 @contextmanager
 def lance_errors(name: str, place: str) -> Iterator[None]:
-    """Turn Lance's errors about stored data into ours; `name` is the source's, `place` its URI.
+    """Turn Lance's errors about stored data into those of this package; `name` is the source's,
+    `place` its URI.
 
     SourceGoneError says to take a new snapshot, StoreUnavailableError to try again later, and
-    CorruptFileError what to restore. Errors of other origin pass as they are, and what a signal
-    handler raised is never one of these.
+    CorruptFileError what to restore. Other errors pass unchanged, and an exception of a signal
+    handler is never one of these.
     """
     try:
         yield

@@ -20,13 +20,13 @@ from exec_nodes.lance.deletion_files import ReadFile, deleted_offsets
 from exec_nodes.lance.reading import batches_of, rows_of
 
 _ROW_ID = "_rowid"
-# A row address is its fragment's number, then the row's offset in so many bits.
+# A row address is its fragment's number, then the row's offset in this many bits.
 FRAGMENT_BITS = 32
 
 
 def fragment_identity(place: str, fragment: Any) -> Hashable:
-    """Tells the values of a fragment of the table at `place`, in every version, whatever was
-    deleted of its rows. What is kept of a column goes by this and by the column's field id.
+    """Identifies the values of a fragment of the table at `place`, in every version, whatever rows
+    were deleted. Resident columns are keyed by this and by the column's field id.
 
     Files are never rewritten under their names, but another file may hold a column from some
     version on, and an overlay replace values of some rows.
@@ -40,8 +40,8 @@ def fragment_identity(place: str, fragment: Any) -> Hashable:
 
 
 def overlaid_fields(fragment: Any) -> frozenset[int]:
-    """The ids of the fields of which an overlay replaces values. Indexes go on covering the
-    fragment, with the values from before."""
+    """The ids of the fields whose values an overlay replaces. Indexes go on covering the fragment,
+    with the old values."""
     return frozenset(
         id_ for overlay in fragment.metadata.overlays for id_ in overlay.data_file.fields
     )
@@ -112,7 +112,7 @@ def all_addresses(fragments: Sequence[Any]) -> RowAddresses:
 
 
 def within(addresses: RowAddresses, fragments: Collection[int]) -> Flags:
-    """By row: whether it is in one of the fragments, which are given by their numbers."""
+    """For each row, whether it is in one of the fragments, given by their numbers."""
     numbers = (addresses >> np.uint64(FRAGMENT_BITS)).astype(np.int64)
     ids = np.array(sorted(fragments), np.int64)
     if not len(ids):
@@ -146,7 +146,7 @@ def _live(batch: pa.RecordBatch, start: int) -> pa.RecordBatch:
 
 
 class RowIds:
-    """From row addresses to the stable row ids that some tables have in their place."""
+    """Maps row addresses to the stable row ids that some tables have instead."""
 
     def __init__(self, dataset: Any) -> None:
         """Reads the ids of all rows of `dataset`, which has stable row ids."""

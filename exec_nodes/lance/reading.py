@@ -17,7 +17,7 @@ from exec_nodes.base.threads import beyond_signals
 
 
 def rows_of(scan: Any) -> pa.Table:
-    """The rows of a scanner, or of what a file's reader gives."""
+    """The rows of a scanner, or of a file's reader."""
     return beyond_signals(scan.to_table)
 
 
@@ -30,7 +30,7 @@ def batches_of(scanner: Any) -> Iterator[pa.RecordBatch]:
 
 @contextmanager
 def written(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatchReader]:
-    """What Lance writes in the block. What making a batch raises comes out as it is."""
+    """The batches that Lance writes in the block. Errors of making a batch pass unchanged."""
     raised: list[BaseException] = []
 
     def kept() -> Iterator[pa.RecordBatch]:

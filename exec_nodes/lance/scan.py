@@ -138,7 +138,7 @@ def take_rows(dataset: Any, schema: pa.Schema, row_ids: RowAddresses) -> pa.Tabl
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch with exactly these columns and types; what it lacks is null."""
+    """The batch with exactly these columns and types; columns that it lacks are null."""
     if batch.schema.equals(schema):
         return batch
     arrays = []
@@ -167,7 +167,7 @@ def fragment_groups(dataset: Any, most: int, only: frozenset[int] | None = None)
 
 
 def batch_rows(schema: pa.Schema, fragments: Sequence[Any] = ()) -> int:
-    """Rows a batch of these columns should have; those of `fragments` may have long values."""
+    """The rows per batch of these columns; those of `fragments` may have long values."""
     rows = max(MIN_BATCH_ROWS, min(MAX_BATCH_ROWS, BATCH_BYTES // max(1, row_bytes(schema))))
     if not any(map(_is_varying, schema.types)):
         return rows

@@ -38,8 +38,8 @@ def open_generation(
 
 
 def wrong_tombstones(dataset: Any) -> str | None:
-    """What is wrong with a generation's column `_tombstone`, as a sentence goes on after "it"; None
-    where it is as it must be."""
+    """The fault of a generation's column `_tombstone`, as the rest of a sentence after "it"; None
+    if it is valid."""
     schema = dataset.schema
     if schema.get_field_index(TOMBSTONE) < 0:
         return f"has no column {TOMBSTONE!r}"

@@ -18,7 +18,7 @@ from exec_nodes.keys.keys import KeyBatch, KeyColumn, key_column, one_array
 from exec_nodes.keys.sql import key_condition
 from exec_nodes.sources.source import Source, SourceKeys
 
-# With at most one new key for so many base rows, the base's btree is asked instead of reading all
+# With at most one new key for this many base rows, the base's btree is asked instead of reading all
 # keys.
 _ROWS_PER_INDEXED_KEY = 100
 # Keys of the base that are matched at once: where finding them prepares a hash table each time,
@@ -117,8 +117,8 @@ class BaseMatch:
         return Piece(self.numbers, self._owners)
 
     def finished(self, part: int, piece: Piece, parts: int) -> Superseded | None:
-        """Take what was found in a part of the base that was read to its end, and return the result
-        when all of so many `parts` are there. A plan may read one several times, or give one up and
+        """Take the result for a part of the base that was read to its end, and return the whole
+        result once all `parts` are there. A plan may read a part several times, or give it up and
         read it again."""
         with self._lock:
             if part in self._pieces:

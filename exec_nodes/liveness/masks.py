@@ -46,8 +46,8 @@ class _Mask:
 class Masks:
     """The masks of one plan's sources, by their ordinals.
 
-    What is masked and what is left to ask is decided once, together: every stale row of a source
-    is in `of`, or its key is in one of `unmasked`. A plan that has all keys `matched` anyway leaves
+    What is masked and what is left to ask is decided once, together: every stale row of a source is
+    in `of`, or its key is in one of `unmasked`. A plan that has all keys `matched` anyway leaves
     nothing to ask.
     """
 

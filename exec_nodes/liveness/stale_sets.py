@@ -173,9 +173,9 @@ class _Pair:
 class PlanStale:
     """The stale sets of one plan's sources: the base's, then each region's, newest first.
 
-    `columns` are what the plan will read beside the keys. `masks` are sources that the plan does
-    not read, and that make rows of the base stale all the same. A plan that reads the base as a
-    `whole`, without filters and limit, need not know beforehand what is stale in it: see `learner`.
+    `columns` are the columns that the plan will read besides the keys. `masks` are sources that the
+    plan does not read, but that make rows of the base stale. A plan that reads the `whole` base,
+    without filters and limit, need not know in advance what is stale in it: see `learner`.
     """
 
     base: Source | None
@@ -256,7 +256,7 @@ class PlanStale:
         return sets
 
     def known_rows(self) -> int | None:
-        """How many rows of all sources are stale, if that is known without reading."""
+        """The number of stale rows of all sources, if it is known without reading."""
         total = 0
         if self.base is not None:
             base = self.sets.cached_base(self.base, self._superseding)
@@ -298,8 +298,8 @@ def _union(parts: Sequence[RowAddresses]) -> RowAddresses:
 
 
 def _newer_than(old: Cover, new: Cover) -> int | None:
-    """How many sources `new` has above all of `old`, whose newest one may have grown; `_EQUAL` if
-    the two are equal, None if `new` is not such an extension."""
+    """The number of sources that `new` has above all of `old`, whose newest one may have grown;
+    `_EQUAL` if the two are equal, None if `new` is not such an extension."""
     extra = len(new) - len(old)
     if old == new:
         return _EQUAL

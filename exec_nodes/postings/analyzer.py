@@ -1,4 +1,4 @@
-"""How the texts of a column become tokens: as the base table's index does it, through Lance."""
+"""Tokenizes the texts of a column as the base table's index does, through Lance."""
 
 from __future__ import annotations
 
@@ -76,11 +76,11 @@ class Analyzer:
         return [token.text for token in self._tokenize(text)]
 
     def positions(self, text: str) -> list[tuple[str, int]]:
-        """As `tokens`, each with its position, see `TextIndex.positions`."""
+        """As `tokens`, with the position of each, see `TextIndex.positions`."""
         return [(token.text, token.position) for token in self._tokenize(text)]
 
     def query_words(self, text: str) -> Sequence[tuple[str, int]]:
-        """As `positions`, of a query's text: it is asked for again by each part of a search."""
+        """As `positions`, for a query's text, which each part of a search asks for again."""
         return (_query_words if len(text) <= _KEPT_TEXT else Analyzer.positions)(self, text)
 
     def tokens_of(self, texts: pa.Array) -> tuple[list[str], Lengths]:
@@ -160,7 +160,7 @@ def automatic_distance(token: str) -> int:
 
 
 def plain_tokens(text: str) -> list[str]:
-    """The tokens of a fuzzy query: what lies between spaces and punctuation, as it was written.
+    """The tokens of a fuzzy query: the parts between spaces and punctuation, unchanged.
 
     As in Lance, no analyzer is applied, so stop words count and case matters.
     """

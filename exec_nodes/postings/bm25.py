@@ -36,7 +36,7 @@ def length_norms(statistics: CorpusStatistics) -> tuple[np.float32, np.float32]:
 
 
 def norms_of(documents: int, total_length: float) -> tuple[np.float32, np.float32]:
-    """As `length_norms`, for documents that have so many tokens altogether."""
+    """As `length_norms`, for documents with this many tokens altogether."""
     if not total_length:
         return np.float32(K1), np.float32(0)
     average = total_length / documents
@@ -49,7 +49,7 @@ def token_scores(
     weight: np.float32,
     norms: tuple[np.float32, np.float32],
 ) -> Scores:
-    """What one token of a query adds to the score of documents: `weight (k1 + 1) f / (f + norm)`.
+    """The score that one token of a query adds to documents: `weight (k1 + 1) f / (f + norm)`.
 
     `lengths[i]` is the length of the document that holds the token `frequencies[i]` times.
     """

@@ -34,12 +34,12 @@ class LiveText:
     counts: LiveCounts = field(repr=False)
 
     def document_frequency(self, token: str) -> int:
-        """How many live documents hold a token."""
+        """The number of live documents with a token."""
         return self.counts.document_frequency(token, self.deaths)
 
 
 class _Living(NamedTuple):
-    """What is live without the rows of `stale`; see `LiveText`."""
+    """The live rows without those of `stale`; see `LiveText`."""
 
     stale: RowAddresses
     live: Live
@@ -94,7 +94,7 @@ class LiveCounts:
             return self._text_of(self._last)
 
     def document_frequency(self, token: str, deaths: int) -> int:
-        """How many documents hold a token and are not among the first `deaths` dead ones."""
+        """The number of documents with a token that are not among the first `deaths` dead ones."""
         counted = self._counted.get(token)
         dead = self._dead
         if counted is not None and counted[0] == deaths:

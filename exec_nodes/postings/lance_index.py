@@ -39,7 +39,7 @@ _FORMAT = {
 }
 _LISTS = ("_posting", "_length")
 _TEXT_INDEX = "/lance.table.InvertedIndexDetails"
-# The URI of its table and its uuid: the owners of what is resident of it.
+# The URI of its table and its uuid: the owners of its resident artefacts.
 Segment = tuple[str, str]
 
 
@@ -62,7 +62,7 @@ class LancePartition:
         self._owners, self._number = segment, number
         self._options = options
         self._store = store
-        self._reading = Lock()  # Lance refuses what is asked of a reader while it reads
+        self._reading = Lock()  # Lance refuses calls of a reader while it reads
         self._check("invert", _LISTS)
         documents = self._read("docs", ["_rowid", "_num_tokens"])
         self.row_ids: RowAddresses = documents["_rowid"].to_numpy()

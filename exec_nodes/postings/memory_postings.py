@@ -1,7 +1,7 @@
-"""Postings in memory that grow with their texts: those of a MemTable, and of rows without index.
+"""Postings in memory that grow with their texts: of a MemTable, or of rows without an index.
 
-Rows are numbered in the order of appending and are the documents; what was appended later never
-changes an answer about the first rows.
+Rows are numbered in the order of appending and are the documents; rows appended later never change
+an answer about the first rows.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _Segment:
     frequencies: Frequencies
 
     def of(self, number: int) -> slice:
-        """Where a token's postings are."""
+        """The location of a token's postings."""
         bounds = np.array([number, number + 1], np.int64) << _ROW_BITS
         start, end = self.keys.searchsorted(bounds)
         return slice(int(start), int(end))
@@ -186,7 +186,7 @@ class ColumnTexts:
         self._lock = Lock()
 
     def rows(self, column: str, analyzer: Analyzer) -> int:
-        """How many of the first rows are tokenized."""
+        """The number of first rows that are tokenized."""
         with self._lock:
             text = self._texts.get((column, analyzer))
         return 0 if text is None else text.rows

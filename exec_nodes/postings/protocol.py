@@ -1,8 +1,8 @@
-"""What a full-text query asks: the texts of one column of one source, and the corpus they are in.
+"""The protocols that a full-text query uses: the texts of one column of one source, and the corpus.
 
 Both are independent of a query. Document ids are a source's own, 0 to `documents` - 1; the corpus
-is that of all live rows of a table (rules of correctness, 4: the ranking equals that of one index
-built from the merged table).
+has all live rows of a table (rules of correctness, 4: the ranking equals that of one index built
+from the merged table).
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ Live = npt.NDArray[np.bool_]
 class TextIndex(Protocol):
     """The texts of one column of one source; never changes. Safe to read from several threads.
 
-    Stale rows are among the documents: whoever asks knows which ones are live.
+    Stale rows are among the documents: the caller knows which ones are live.
     """
 
     @property
     def documents(self) -> int:
-        """How many document ids there are. Rows without any token may have one or not."""
+        """The number of document ids. Rows without any token may have one or not."""
 
     @property
     def addresses(self) -> RowAddresses:
-        """By document id: the row's address in its source; ascending, uint64."""
+        """The row's address in its source, by document id; ascending, uint64."""
 
     @property
     def lengths(self) -> Lengths:
-        """By document id: the number of tokens; 0 if the text is null, empty or stop words only."""
+        """The number of tokens by document id; 0 if the text is null, empty or stop words only."""
 
     @property
     def analyzer(self) -> Hashable:
-        """What tokenizes the texts; equal ones give equal tokens."""
+        """The tokenizer of the texts; equal ones give equal tokens."""
 
     def postings(self, token: str) -> tuple[Documents, Frequencies]:
         """The documents that hold a token, ascending, and how often each does (at least once)."""
@@ -65,7 +65,7 @@ class TextIndex(Protocol):
 
 
 class CorpusStatistics(Protocol):
-    """What BM25 needs to know of one column of all live rows that have at least one token.
+    """The statistics of BM25 for one column of all live rows that have at least one token.
 
     Exact: replaced and deleted rows are not counted, whatever source they are in.
     """
@@ -79,10 +79,10 @@ class CorpusStatistics(Protocol):
         """Their tokens, repetitions counted."""
 
     def document_frequency(self, token: str) -> int:
-        """How many of them hold a token."""
+        """The number of rows with a token."""
 
 
 def shortest(lengths: Lengths) -> int:
-    """The least length of a document with any token; 1 if there is none."""
+    """The least length of a document with any token; 1 without documents."""
     texts = lengths[lengths > 0]
     return int(texts.min()) if len(texts) else 1

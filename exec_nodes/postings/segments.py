@@ -25,11 +25,11 @@ class TextPart(Protocol):
 
     @property
     def addresses(self) -> RowAddresses:
-        """By document."""
+        """The addresses, by document."""
 
     @property
     def lengths(self) -> Lengths:
-        """By document."""
+        """The lengths, by document."""
 
     @property
     def shortest(self) -> int:
@@ -37,7 +37,7 @@ class TextPart(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it keeps in memory by itself."""
+        """Bytes that it alone keeps in memory."""
 
     @property
     def gone(self) -> Live:
@@ -74,7 +74,7 @@ class MemoryPart:
         gone: Live | None = None,
         nbytes: int = 0,
     ) -> None:
-        """`nbytes` are those of `view` unless somebody else keeps it anyway."""
+        """`nbytes` is the size of `view`, unless something else keeps it in memory anyway."""
         self.addresses = addresses
         self.nbytes = nbytes
         self.gone = np.zeros(len(addresses), np.bool_) if gone is None else gone

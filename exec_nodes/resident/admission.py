@@ -10,13 +10,13 @@ _MIB = 1024 * 1024
 class Admission(Thresholds):
     """In bytes, all of them.
 
-    What a query would have saved, had it found something in memory, is the reading of so much
+    The number of bytes whose reading a resident artefact would have saved a query
     (`ResidentStore.pays`): a `lookup` of a key takes 0.25 ms less than by btree, and reading and
     sorting a key of 16 bytes 10 to 80 ns (1,000,000 rows, 2 cores); a `fetch` of ten rows takes as
     long as a megabyte in one go; a `search` of vectors by index as long as a few.
 
-    What a version has more than another one that is resident is read `inline`, by the first query
-    that needs it, up to so much. Columns of a source that are as `small` are read whole: the fixed
+    The part that a version has more than a resident one is read `inline`, by the first query that
+    needs it, up to this size. Columns of a source that are as `small` are read whole: the fixed
     cost of a Lance scan outweighs it.
     """
 

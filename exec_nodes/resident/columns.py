@@ -1,7 +1,7 @@
 """Columns of a Lance table in memory, fragment by fragment.
 
 The rows of a fragment never change: a later version of the table has some new fragments, and fewer
-rows of others. So after a merge only what it wrote is read.
+rows of others. So after a merge only its new fragments are read.
 """
 
 from __future__ import annotations
@@ -139,9 +139,9 @@ class FragmentColumns:
                     pass
 
     def extend(self, schema: pa.Schema) -> None:
-        """Read and keep what is new here of those columns of `schema` that are kept of another
-        version and in use: of fragments after the last one that is kept of any version, as a
-        compaction may have left none of those. Others did not fit."""
+        """Read and keep the new fragments of those columns of `schema` that are kept for another
+        version and in use: fragments after the last one kept for any version, as a compaction may
+        have left none of those. Others did not fit."""
         kept: dict[Hashable, list[Key]] = {}
         for key in self._store.all_keys():
             if _number_in(self._place, key) is not None:
@@ -187,7 +187,7 @@ class FragmentColumns:
                         self._keep(fragment, field, one_array(table[field.name]), addresses)
 
     def addresses(self, fragment: Any) -> RowAddresses:
-        """As `live_addresses`, and kept."""
+        """As `live_addresses`, and keeps them."""
         cached: RowAddresses | None = self._store.get(self._addresses_key(fragment))
         if cached is None:
             cached = live_addresses(self._dataset, fragment, self._file)
@@ -226,8 +226,8 @@ class FragmentColumns:
         return live_values
 
     def _is_kept(self, fragment: Any, field: pa.Field) -> bool:
-        """Whether a column is kept of all of a fragment's rows; where more than half of what is
-        kept were deleted, they are left out."""
+        """Whether a column is kept for all rows of a fragment; if more than half of the kept rows
+        were deleted, they are left out."""
         (kept,) = self._kept(fragment, [field])
         if kept is None:
             return False
@@ -272,7 +272,7 @@ class FragmentColumns:
         return [Key("column", (identity,), detail) for detail in details], deletions
 
     def _identified(self, fragment: Any) -> tuple[Hashable, Hashable]:
-        """What identifies a fragment and its rows in this version; Lance makes it at each call."""
+        """The identity of a fragment and its rows in this version; Lance makes it at each call."""
         identity = self._identities.get(fragment.fragment_id)
         if identity is None:
             identity = fragment_identity(self._place, fragment), fragment.deletion_file()
@@ -290,7 +290,7 @@ def _number_in(place: str, key: Key) -> int | None:
 
 
 def _places(stored: RowAddresses, addresses: RowAddresses) -> npt.NDArray[np.int64] | None:
-    """Where each of `addresses` is among those `stored`, which are sorted; None unless all are."""
+    """The positions of `addresses` in `stored`, which is sorted; None unless all are in it."""
     places = stored.searchsorted(addresses)
     if (places == len(stored)).any() or (stored[places] != addresses).any():
         return None

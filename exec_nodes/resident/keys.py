@@ -31,7 +31,7 @@ class SortedKeys:
     addresses: RowAddresses
 
     def find(self, key: Any) -> Iterator[int]:
-        """Where rows of a key are, the last one first."""
+        """The positions of rows with a key, the last one first."""
         value = self.keys.dtype.type(key)
         at = int(self.keys.searchsorted(value, side="right")) - 1
         while at >= 0 and self.keys[at] == value:

@@ -31,7 +31,7 @@ class ResidentRows:
 
     def scan(self, fragments: Sequence[Any], parts: int, schema: pa.Schema) -> Batches:
         """The columns of `schema`, which are stored, and `_rowaddr` of the rows of `fragments`,
-        which are one of so many parts of what is scanned."""
+        which are one of this many parts of a scan."""
         kept = [self._columns.whole(fragment, schema) for fragment in fragments]
         tables = [table for table in kept if table is not None]
         numbers = hash(tuple(fragment.fragment_id for fragment in fragments))

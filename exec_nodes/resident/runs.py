@@ -1,8 +1,8 @@
 """Artefacts of the fragments of a Lance table, which serve every version that has the fragments.
 
 The values of a fragment never change, and a later version has most fragments of an earlier one. So
-what is derived of a column (keys, vectors, postings) is kept in runs: one for the fragments that
-were read together, and a new one for those that a version has more.
+artefacts derived from a column (keys, vectors, postings) are kept in runs: one for the fragments
+that were read together, and a new one for each version's additional ones.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ T = TypeVar("T")
 
 
 class Wear(Thresholds):
-    """Each run is searched by itself, and in it the rows of fragments that a version does not have
-    any more: of `most_runs` all but the largest are made again, and all of them when they would
-        have
-    more than `most_share` times the rows of the version."""
+    """Each run is searched on its own, including the rows of fragments that a version no longer
+    has. Of `most_runs` runs all but the largest are merged, and all of them if they would have more
+    than `most_share` times the rows of the version."""
 
     most_runs = 8
     most_share = 2
@@ -51,9 +50,9 @@ class Run(Generic[T]):
     """An artefact derived from some fragments.
 
     Attributes:
-        fragments: their identities, see `fragment_identity`; none where a run is no part of a
-            Lance table.
-        rows: of these fragments, deleted ones too.
+        fragments: their identities, see `fragment_identity`; empty for a run outside of Lance
+            tables.
+        rows: the rows of these fragments, including deleted ones.
     """
 
     value: T

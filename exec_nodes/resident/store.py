@@ -1,8 +1,8 @@
 """Artefacts of immutable files in memory, under one budget for the process.
 
 An artefact is derived once from files that never change (a column of a fragment, the keys of a
-generation, the postings of an index) and kept until memory is needed or until no new query reads
-what it was made of. Anything may be evicted at any time: whoever needs it derives it again.
+generation, the postings of an index) and kept until memory is needed or no new query reads its
+origin. Anything may be evicted at any time: the next user derives it again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Key(NamedTuple):
     """Names an artefact.
 
     Attributes:
-        kind: what it is, as `ResidentStore.kinds` lists it.
+        kind: its kind, as `ResidentStore.kinds` lists it.
         owners: identities of its origins: a table, a version, a source, a fragment, a segment of an
             index; it is evicted with any of them.
         detail: distinguishes artefacts of the same kind and owners.
@@ -49,7 +49,7 @@ class Key(NamedTuple):
 
 @dataclass
 class KindUse:
-    """How much is resident of one kind, and how often that was of use.
+    """The resident artefacts of one kind, and how often they were of use.
 
     Attributes:
         entries: artefacts.
@@ -80,8 +80,8 @@ class _Kind:
 
 
 class ResidentStore:
-    """Artefacts of a process, within `max_bytes`, of which each takes its own bytes and
-    `ENTRY_BYTES`. Safe to use from several threads.
+    """Artefacts of a process, within `max_bytes`; each counts with its own bytes and `ENTRY_BYTES`.
+    Safe to use from several threads.
 
     When the budget is exceeded, the kind that takes most of it loses its least recently used
     artefacts: columns of a large scan do not push out the keys that lookups need. An artefact
@@ -126,12 +126,12 @@ class ResidentStore:
         return self.max_bytes // 4
 
     def kinds(self) -> dict[str, KindUse]:
-        """How much is resident, by kind."""
+        """The resident artefacts, by kind."""
         with self._lock:
             return {name: replace(kind.use) for name, kind in sorted(self._kinds.items())}
 
     def all_keys(self) -> list[Key]:
-        """What is resident."""
+        """The resident artefacts."""
         with self._lock:
             return [key for kind in self._kinds.values() for key in kind.entries]
 
@@ -142,8 +142,8 @@ class ResidentStore:
             return [key for key, entry in self._kinds[kind].entries.items() if entry.used]
 
     def take_use(self, key: Key) -> bool:
-        """Whether it is there, and somebody asked for it since it was made, and since the last call
-        of this."""
+        """Whether it is resident, and was used since it was made and since the last call of
+        this."""
         with self._lock:
             entry = self._kinds[key.kind].entries.get(key)
             used = entry is not None and entry.used
@@ -321,7 +321,7 @@ class Scope:
         self._handle = object()
 
     def key(self, kind: str, detail: Hashable, *owners: Hashable) -> Key:
-        """Names an artefact of the handle, and of `owners` beside it."""
+        """Names an artefact of the handle, and of further `owners`."""
         return Key(kind, (self._handle, *owners), detail)
 
     def is_own(self, key: Key) -> bool:

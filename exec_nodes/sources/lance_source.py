@@ -152,10 +152,10 @@ class LanceSource(LanceVersion):
     ) -> LanceSource:
         """A flushed generation, opened when it is first read, from its `copy` if there is one.
 
-        `bloom` reads its bloom filter, whose CRC-32 is `bloom_checksum` if that is known; without
-        it every key might be there. `names` are those of the base table; without them the
-        generation's own count. `rows` as `open_generation` takes it. Reading raises
-        SourceGoneError when the folder is gone, CorruptFileError when it is damaged.
+        `bloom` reads its bloom filter, whose CRC-32 is `bloom_checksum` if known; without a filter
+        every key might be there. `names` are the base table's; without them the generation's own
+        count. `rows` is as in `open_generation`. Reading raises SourceGoneError when the folder is
+        gone, CorruptFileError when it is damaged.
         """
         name = _name(region, generation)
 
@@ -253,7 +253,7 @@ class LanceSource(LanceVersion):
         filters: Sequence[Filter],
         limit: int | None,
     ) -> Iterator[pa.RecordBatch]:
-        """As `scan`, of the rows at some addresses."""
+        """As `scan`, for the rows at some addresses."""
         if not filters and limit is not None:
             rows = rows[:limit]
         names = list(dict.fromkeys([*columns, *(n for f in filters for n in f.columns)]))
@@ -305,8 +305,8 @@ class LanceSource(LanceVersion):
         return row.select(list(columns)), bool(self._tombstone) and row[TOMBSTONE][0].as_py()
 
     def _last_row(self, key: KeyBatch, names: Sequence[str]) -> pa.Table | None:
-        """As `KeyLookups.rows_of`. The key is given: its column is read only where it is all that
-        is asked for."""
+        """As `KeyLookups.rows_of`. The key is known: its column is read only if no other is
+        requested."""
         own = [name for name in names if name in self._info.primary_key]
         others = [name for name in names if name not in own]
         row = self._lookups.rows_of(key, self._schema_of(others or names))
@@ -351,7 +351,7 @@ class LanceSource(LanceVersion):
             return rows
 
     def extend(self) -> None:
-        """Extend resident columns and keys of other versions by what is new in this one."""
+        """Extend resident columns and keys of other versions by the new fragments of this one."""
         with lance_errors(self.name, self.place):
             self._kept.extend(self._info.schema)
             if len(self._info.primary_key) == 1:

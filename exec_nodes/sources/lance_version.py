@@ -42,10 +42,10 @@ class LanceVersion:
     to use from several threads.
 
     Attributes:
-        identity: never that of other rows or columns.
-        name: as plans and errors have it.
+        identity: differs from that of any other rows or columns.
+        name: the name in plans and errors.
         place: the table's URI.
-        version: its number, of the base table.
+        version: its number, for the base table.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class LanceVersion:
 
     @lazy_property
     def parts(self) -> int:
-        """As many groups of fragments as there are processors, at most."""
+        """At most as many groups of fragments as there are processors."""
         return max(1, len(self._groups))
 
     def addresses(self, fragments: Iterable[Any]) -> RowAddresses:
@@ -151,7 +151,7 @@ class LanceVersion:
             yield from every_value(self.dataset, field, fragments)
 
     def runs(self, kind: str, detail: Hashable) -> ResidentRuns[Any]:
-        """What is resident of its fragments of one kind; `detail` tells which."""
+        """The resident artefacts of its fragments of one kind; `detail` tells which."""
         key = Key(kind, (self.place,), detail)
         runs = self._runs.get(key)
         if runs is None:
@@ -160,11 +160,11 @@ class LanceVersion:
         return runs
 
     def field_id(self, name: str) -> int | None:
-        """What Lance knows a column by, whatever its name; None if the rows don't have it."""
+        """Lance's identity of a column, whatever its name; None if the rows don't have it."""
         return self._kept.ids.get(name)
 
     def row_ids(self, addresses: RowAddresses) -> RowAddresses:
-        """What Lance knows these rows by: their addresses, unless the table has stable row ids."""
+        """Lance's ids of these rows: their addresses, unless the table has stable row ids."""
         if not self.dataset.has_stable_row_ids:
             return addresses
         key = Key("row ids", (self.identity,))

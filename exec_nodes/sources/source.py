@@ -1,4 +1,4 @@
-"""What a plan reads: the base table, a flushed generation or a MemTable, behind one protocol.
+"""The sources of a plan: the base table, a flushed generation or a MemTable, behind one protocol.
 
 Specification 2, "MemTable Collection": every dataset carries a generation, -1 for the base table
 and positive integers for MemTables; a higher generation of a region is newer.
@@ -93,7 +93,7 @@ class Source(Protocol):
 
     @property
     def name(self) -> str:
-        """As plans print it: `base_table[gen=-1]`, `region_bucket=3[gen=2]`."""
+        """The name in plans: `base_table[gen=-1]`, `region_bucket=3[gen=2]`."""
 
     @property
     def region(self) -> str:
@@ -109,7 +109,7 @@ class Source(Protocol):
 
     @property
     def parts(self) -> int:
-        """How many `part`s `scan` accepts, for parallel reading."""
+        """The number of `part`s that `scan` accepts, for parallel reading."""
 
     @property
     def ready(self) -> bool:
@@ -156,9 +156,9 @@ class Source(Protocol):
         """
 
     def take(self, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
-        """The last row of each key that is held: `columns`, `_tombstone` (bool) and `_key`
-        (int64, the position of the row's key in `keys`), in no particular order. Of the base table
-        all rows of a key, as by `last`.
+        """The last row of each key that the source has: `columns`, `_tombstone` (bool) and `_key`
+        (int64, the position of the row's key in `keys`), in no particular order. For the base table
+        all rows of a key, as in `last`.
 
         A key given twice is answered once. The base table has no tombstones: all false.
         """

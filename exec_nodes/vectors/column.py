@@ -30,12 +30,12 @@ Addresses = npt.NDArray[np.uint64]
 Positions = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-# Bytes of a coded row beside a byte an element: its scale, its square and its error.
+# Bytes of a coded row in addition to one per element: its scale, its square and its error.
 _ROW_BYTES = 12
 
 
 def distances(metric: Metric, vectors: Matrix, query: Vector) -> Distances:
-    """The distance of every row of `vectors` to `query`, NaN where there is none.
+    """The distance of every row of `vectors` to `query`, NaN if there is none.
 
     Computed in float64 and rounded once, so that equal vectors have equal distances whatever
     source, type or order of summation they come from.
@@ -49,7 +49,7 @@ def distances(metric: Metric, vectors: Matrix, query: Vector) -> Distances:
 
 
 def different_bits(vectors: Matrix, query: Vector) -> npt.NDArray[np.int64]:
-    """How many bits of every row of `vectors` (uint8) differ from `query`."""
+    """The number of bits by which every row of `vectors` (uint8) differs from `query`."""
     if vectors.shape[1] % 8 == 0 and vectors.flags.c_contiguous:
         vectors, query = vectors.view(np.uint64), np.ascontiguousarray(query).view(np.uint64)
     bits: npt.NDArray[np.int64] = np.bitwise_count(vectors ^ query).sum(axis=1, dtype=np.int64)
@@ -129,7 +129,7 @@ class VectorColumn:
             return self._kept[metric]
 
     def coded(self, before: VectorCodes | None, metric: Metric) -> VectorCodes:
-        """The codes `before` with those of the rows after them."""
+        """The codes `before` with the codes of the rows after them."""
         dimension = self.chunks[0].shape[1] if self.chunks else 1
         codes = VectorCodes(dimension, metric) if before is None else before
         start = 0

@@ -36,7 +36,7 @@ _OFFSET_BITS = np.uint64(32)
 
 
 class IndexUse(Thresholds):
-    """How an index is asked, and when it is not."""
+    """The way an index is searched, and when it is not."""
 
     # Partitions probed where every row is live and matches: recall 0.99 on 200,000 clustered
     # vectors in 256 partitions.
@@ -67,8 +67,8 @@ class IndexSearch:
     share: float
 
     def attempts(self, most: int) -> Iterator[tuple[Queries, RowAddresses]]:
-        """Rows that are likely to hold the `most` nearest of each query, those of one query after
-        those of the other; ever more thoroughly, the last time from every partition.
+        """Rows that are likely to include the `most` nearest of each query, query by query; ever
+        more thoroughly, the last time from every partition.
 
         Rows that the index does not cover are searched too, unless the source is a share of its
         table: those fragments are covered. Fewer than `most` rows may come for a query though
@@ -83,7 +83,8 @@ class IndexSearch:
             yield self._asked(size, probes, self._blocked if len(self.mask) else None)
 
     def _unmasked(self, size: int) -> tuple[Queries, RowAddresses]:
-        """Live rows among so many more candidates as rows are masked: a mask costs Lance more."""
+        """Live rows among as many additional candidates as rows are masked: a mask costs Lance
+        more."""
         spare = len(self.mask) / self.source.rows
         queries, addresses = self._asked(int(size * (1 + 2 * spare)) + 8, self._probes, None)
         live = live_rows(addresses, self.mask) if len(addresses) else None

@@ -36,8 +36,7 @@ class Candidates:
     Attributes:
         queries: int32, the place of the query in its batch.
         addresses: uint64, the row.
-        distances: float32, exact; NaN, after all others, for rows that are no nearest ones and
-            that an `Order` needs.
+        distances: float32, exact; NaN, after all others, for further rows that an `Order` needs.
     """
 
     queries: npt.NDArray[np.int32]
@@ -115,7 +114,8 @@ def nearest_of(parts: Iterable[Candidates], most: int) -> Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Which distances count: `lower` <= distance < `upper`, as Lance's `distance_range`."""
+    """The range of distances that count: `lower` <= distance < `upper`, as Lance's
+    `distance_range`."""
 
     lower: float | None = None
     upper: float | None = None
@@ -210,7 +210,7 @@ def _of_bits(
 
 
 def _both(flags: Flags | None, other: Flags | None) -> Flags | None:
-    """Where both are true; None is true everywhere."""
+    """The rows where both are true; None is true everywhere."""
     if flags is None or other is None:
         return other if flags is None else flags
     return flags & other
@@ -237,14 +237,14 @@ class NearestQuery:
         column: the vector column, a fixed size list.
         vectors: (queries, dimension), of the column's element type.
         metric: how distances are measured.
-        bounds: which distances count.
-        nprobes: partitions of an IVF index to probe where all rows are live and match; more are
-            where fewer are.
-        refine_factor: candidates of an index for each row asked for, which are then measured
-            exactly; None: as many as the kind of index needs.
-        ef: candidates that an HNSW graph keeps while it is searched.
+        bounds: the range of distances that count.
+        nprobes: partitions of an IVF index to probe if all rows are live and match; otherwise more
+            are.
+        refine_factor: candidates of an index per requested row, which are then measured exactly;
+            None: as many as the kind of index needs.
+        ef: candidates that an HNSW graph keeps during the search.
         order: the sort that DataFusion does afterwards, for which more rows are found; None: the
-            rows are in their order.
+            rows are in order.
     """
 
     column: str

@@ -117,7 +117,8 @@ def _runs(source: LanceSource, column: str) -> ResidentRuns[VectorColumn]:
 
 
 def live_flags(source: Source, run: VectorRun, mask: RowAddresses) -> Flags | None:
-    """By position, whether `source` has the row and `mask`, sorted, has not; None if all count."""
+    """For each position, whether `source` has the row and `mask`, sorted, has not; None if all
+    count."""
     if not isinstance(source, LanceSource):
         return live_rows(run.run.value.addresses, mask)
 
@@ -138,7 +139,7 @@ def derived(
     make: Callable[[], T],
     size: Callable[[T], int],
 ) -> T:
-    """What `make` makes of a source's mask, kept until another mask comes."""
+    """The result of `make` for a source's mask, kept until another mask comes."""
     key = Key("vector flags", (source.identity,), what)
     kept: tuple[RowAddresses, T] | None = STORE.get(key)
     if kept is not None and kept[0] is mask:

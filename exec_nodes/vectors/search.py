@@ -21,7 +21,7 @@ from exec_nodes.vectors.nearest import Candidates, NearestQuery, measured, neare
 from exec_nodes.vectors.ordered import contenders, ordered
 from exec_nodes.vectors.resident import VectorRun, live_flags, resident_vectors
 
-# By how much more candidates are asked for when too few met a filter that Lance can't take.
+# The factor of more candidates if too few met a filter that Lance can't take.
 _GROWTH = 8
 
 # Vectors, and flags of those that count; None: all count.
@@ -105,8 +105,8 @@ class SourceSearch:
         return self._best(self._read_all(mask), most)
 
     def _ranked(self, search: IndexSearch, most: int) -> Candidates | None:
-        """The `most` nearest of each query by the index, measured exactly, as far as they are
-        within the bounds; None if the index gives too few."""
+        """The `most` nearest of each query by the index, measured exactly, within the bounds; None
+        if the index gives too few."""
         places = range(len(self.query.vectors))
         for queries, addresses in search.attempts(most):
             if np.bincount(queries, minlength=len(places)).min() >= most:

@@ -138,7 +138,7 @@ def routing_spec(info: TableInfo) -> RegionSpec:
     spec = active_spec(info)
     if spec is None:
         raise InvalidCallError(
-            "the regions of this table are given by hand, so nothing says which one a row belongs "
+            "the regions of this table are manual, so nothing says which one a row belongs "
             "to: write it with table.writer(region=...)"
         )
     return spec

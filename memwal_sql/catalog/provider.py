@@ -44,8 +44,8 @@ def catalog(
         name: of the catalog, as it stands in statements; what has it already is replaced.
         consistency, missing: as for `register`.
 
-    Raises InvalidCallError for an empty name, for that of the session's own catalog, and for a
-    place that is no folder of a disk or bucket.
+    Raises InvalidCallError for an empty name, for the name of the session's own catalog, and for a
+    place other than a folder of a disk or bucket.
     """
     if not name or not schema:
         raise InvalidCallError("a catalog and its schema need names")

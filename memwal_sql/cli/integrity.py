@@ -125,5 +125,5 @@ def _function(name: str) -> Any:
     finally:
         sys.path.remove(folder)
     if not callable(function):
-        raise InvalidCallError(f"--read-wal {name!r} is no function")
+        raise InvalidCallError(f"--read-wal {name!r} is not a function")
     return function

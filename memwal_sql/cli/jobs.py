@@ -79,7 +79,7 @@ def compact(
     ] = None,
     deleted: Annotated[
         float,
-        typer.Option(help="Write fragments anew that have lost such a share of their rows."),
+        typer.Option(help="Rewrite fragments that have lost such a share of their rows."),
     ] = 0.1,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say how many fragments there are to compact.")

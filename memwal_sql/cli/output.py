@@ -57,7 +57,7 @@ def show(thing: RenderableType) -> None:
 
 
 def remark(text: str, style: str = "dim") -> None:
-    """Write a line that is no result."""
+    """Write a line that is not part of the result."""
     stderr().print(Text(visible_lines(text), style), soft_wrap=True)
 
 

@@ -62,7 +62,7 @@ def tags_in(context: TableContext, dataset: Any) -> dict[str, Mapping[str, Any]]
 
 
 def history(context: TableContext, base: BaseTable) -> pa.Table:
-    """One row a base version that is left, ascending."""
+    """One row per existing base version, ascending."""
     tags: dict[int, list[str]] = {}
     for name, tag in tags_in(context, base.dataset).items():
         tags.setdefault(tag["version"], []).append(name)
@@ -92,7 +92,7 @@ def history(context: TableContext, base: BaseTable) -> pa.Table:
 
 
 def snapshots(context: TableContext, base: BaseTable) -> pa.Table:
-    """One row a name under which the table can be read as it was, checkpoints first."""
+    """One row per name of a past state, checkpoints first."""
     checkpoints = [
         {
             "name": checkpoint["name"],
@@ -118,8 +118,8 @@ def snapshots(context: TableContext, base: BaseTable) -> pa.Table:
 
 
 def files(context: TableContext, base: BaseTable, registry: RegionRegistry) -> pa.Table:
-    """One row a file that holds current rows: data and deletions of the base table, generations
-    that are not merged, with their indexes, and entries of logs that are not flushed."""
+    """One row per file that holds current rows: data and deletions of the base table, unmerged
+    generations with their indexes, and unflushed log entries."""
 
     def rows() -> Iterator[dict[str, Any]]:
         for fragment in base.dataset.get_fragments():

@@ -155,12 +155,10 @@ def make_nullable(context: TableContext, name: str) -> None:
 
 
 def check_alterable(dataset: Any, names: Sequence[str]) -> None:
-    """Raise InvalidCallError for names that are no columns, or columns of the primary key."""
+    """Raise InvalidCallError for unknown columns, and for columns of the primary key."""
     unknown = [name for name in names if name not in dataset.schema.names]
     if unknown:
-        raise InvalidCallError(
-            f"{unknown} are no columns of the table; it has {dataset.schema.names}"
-        )
+        raise InvalidCallError(f"the table has no columns {unknown}; it has {dataset.schema.names}")
     keys = [name for name in names if name in primary_key_of(dataset.schema)]
     if keys:
         raise InvalidCallError(

@@ -101,12 +101,12 @@ class Triggers:
         version_seconds: base versions older than this, a week, are cleaned up with it, except what
             tags, branches and checkpoints hold: as long as they are there, so are the generations
             that they read, and every copy that a compaction has written. Infinite: never.
-        flush_seconds: a region is claimed and flushed whose writer is silent: it should have
-            flushed rows of its log, by its own `memtable_age_s`, so long ago. One that was stopped
-            for that long and goes on gets FencedError. Infinite: no region is claimed.
-        compact_fragments: so many fragments of the base stand beside each other that together have
-            twice the size of the largest one: see `Table.compact`.
-        compact_deleted: or of all rows in its files such a share, above 0 and up to 1, was deleted.
+        flush_seconds: a region is claimed and flushed if its writer is silent: it should have
+            flushed rows of its log, by its own `memtable_age_s`, this long ago. A writer that was
+            only stopped for that long gets FencedError. Infinite: no region is claimed.
+        compact_fragments: this many adjacent fragments of the base together have twice the size of
+            the largest one: see `Table.compact`.
+        compact_deleted: or this share of all rows in its files, above 0 and up to 1, was deleted.
     """
 
     merge_generations: int = 4

@@ -104,8 +104,8 @@ class Search:
 
     Attributes:
         searched: the columns whose vectors or texts are ranked.
-        added: the columns it yields beside those asked for, after them.
-        counts_all: whether rows that no filter keeps matter too, as those of scores' statistics:
+        added: the columns that it yields after the requested ones.
+        counts_all: whether rows that the filters exclude matter too, for the statistics of scores:
             then no region may be left out of the snapshot.
         plan: its plan for columns to return, filters that rows must meet before they are ranked,
             and a snapshot.

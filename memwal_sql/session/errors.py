@@ -1,4 +1,4 @@
-"""Gets the original errors back out of DataFusion, which keeps only their text."""
+"""Finds the original errors behind those of DataFusion, which keeps only their text."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from memwal_sql.errors import MemWalError
 
 
 def original_error(error: BaseException) -> MemWalError | None:
-    """The MemWalError behind an exception that DataFusion raised; None if there is none. Raises
-    what a signal handler raised, as Ctrl-C does, where that is behind it.
+    """The MemWalError behind an exception that DataFusion raised; None if there is none. If a
+    signal handler's exception, such as Ctrl-C's, is behind it, that is raised.
 
     The newest 32 errors of the process are remembered, by their text.
     """
@@ -30,10 +30,10 @@ def original_error(error: BaseException) -> MemWalError | None:
 
 @contextmanager
 def memwal_errors() -> Iterator[None]:
-    """Within it, queries raise MemWalError where a memwal table failed.
+    """A context in which queries raise MemWalError where a MemWAL table failed.
 
-    DataFusion alone raises `Exception: DataFusion error: ...` whatever went wrong, also for what a
-    signal handler has raised, which comes out as it is:
+    DataFusion alone raises `Exception: DataFusion error: ...` whatever went wrong, even for an
+    exception of a signal handler, which is raised unchanged here:
 
         with memwal_errors():
             ctx.sql("SELECT * FROM events").collect()

@@ -1,5 +1,5 @@
-"""Conditions as text, and `table.scan` with one: DataFusion takes them apart, so that they mean
-what they mean in SQL."""
+"""Conditions as text, and `table.scan` with one. DataFusion splits them, so that they mean what
+they mean in SQL."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from planner.predicates.expr import Predicate
 Answers = Callable[[Sequence[memwal_native.Predicate], pa.Schema], list[str]]
 _NAME = "scanned"
 _UNKNOWN = re.compile(r'No field named "?(.+?)"?\.(?:\s|$)')
-# Of the table that is read, or of the machine.
+# Matches errors of the table that is read, or of the machine.
 _FROM_OUTSIDE = re.compile(r"(FFI|External|Object Store|IO) error|Resources exhausted")
 _REGEX = re.compile(r"[Rr]egular expression|regex parse error|CompiledTooBig|size limit")
 
@@ -37,21 +37,21 @@ def conjuncts(
     condition: str, schema: pa.Schema, answers: Answers
 ) -> Sequence[memwal_native.Predicate] | None:
     """The conjuncts of a condition on the columns of `schema`; None unless a table that gives
-    `answers` to offers of filters applies every one of them exactly.
+    `answers` to the offered filters applies all of them exactly.
 
     Raises InvalidCallError when the condition does not parse or names an unknown column.
     """
     probe = _Probe(schema, answers)
     plan = _plan(condition, probe)
-    # Offers are made in several passes; the last one must be what the plan ended up with.
+    # The optimizer offers filters in several passes; the last offer must be that of the final plan.
     if not isinstance(plan, TableScan) or len(plan.filters()) != len(probe.offered):
         return None
     return probe.offered
 
 
 def implied(condition: str, schema: pa.Schema) -> list[Predicate]:
-    """What every row meets for which `condition` is true: its conjuncts, but for those that
-    DataFusion shows to no table.
+    """Conjuncts that every row meets for which `condition` is true: all but those that DataFusion
+    offers to no table.
 
     Raises InvalidCallError when it does not parse or names an unknown column.
     """
@@ -61,14 +61,15 @@ def implied(condition: str, schema: pa.Schema) -> list[Predicate]:
 
 
 def is_never_true(condition: str, schema: pa.Schema) -> bool:
-    """Whether DataFusion sees that no row can meet the condition, as of `1 = 0` and `id = NULL`."""
+    """Whether DataFusion finds that no row can meet the condition, such as `1 = 0` or `id =
+    NULL`."""
     probe = _Probe(schema, lambda filters, _: ["exact"] * len(filters))
     return isinstance(_plan(condition, probe), EmptyRelation)
 
 
 def prefilters(condition: str, schema: pa.Schema) -> tuple[Condition, ...] | None:
-    """The conjuncts of a condition, all to be applied before rows are ranked; None where no row can
-    meet it.
+    """The conjuncts of a condition, all to be applied before the ranking; None if no row can meet
+    it.
 
     Raises InvalidCallError for a condition that can't be applied before the ranking.
     """
@@ -78,7 +79,7 @@ def prefilters(condition: str, schema: pa.Schema) -> tuple[Condition, ...] | Non
     if found is None:
         raise UnsupportedError(
             f"filter={condition!r} has a part, such as random(), that can't be applied before the "
-            "rows are ranked"
+            "ranking"
         )
     return tuple(condition_of(predicate, schema) for predicate in found)
 
@@ -92,7 +93,8 @@ def filtered(frame: datafusion.DataFrame, condition: str) -> datafusion.DataFram
 
 @contextmanager
 def condition_errors(condition: str) -> Iterator[None]:
-    """Within it, what DataFusion can't do with a condition is an InvalidCallError that names it."""
+    """A context in which DataFusion's errors about a condition are InvalidCallErrors that name
+    it."""
     try:
         yield
     except Exception as error:  # DataFusion raises nothing more specific
@@ -107,7 +109,7 @@ def condition_errors(condition: str) -> Iterator[None]:
 
 
 def _reason(message: str, condition: str) -> str:
-    """What DataFusion says, without the name that the table has here alone."""
+    """DataFusion's message, without the internal name of the table."""
     message = message.replace(f"{_NAME}.", "")
     unknown = _UNKNOWN.search(message)
     if unknown is not None and f'"{unknown[1]}"' in condition:
@@ -116,7 +118,7 @@ def _reason(message: str, condition: str) -> str:
 
 
 def _frame(context: datafusion.SessionContext) -> datafusion.DataFrame:
-    # Where it runs signal handlers, it makes a KeyError of what one raises.
+    # DataFusion runs signal handlers here, and turns what they raise into a KeyError.
     return beyond_signals(partial(context.table, _NAME))
 
 
@@ -143,19 +145,19 @@ class _Probe:
         self._answers = answers
 
     def supports_filters_pushdown(self, filters: Sequence[memwal_native.Predicate]) -> list[str]:
-        """As a real table answers."""
+        """The answers that a real table gives."""
         self.offered = filters
         return self._answers(filters, self.schema)
 
 
 def pushed_filters(condition: str, schema: pa.Schema) -> tuple[Condition, ...] | None:
-    """The conjuncts of a condition, where every source applies all of them as DataFusion would.
+    """The conjuncts of a condition, if every source applies all of them as DataFusion would.
 
     Raises InvalidCallError when it does not parse or names an unknown column.
     """
     if not isinstance(condition, str):
-        raise InvalidCallError(f"filter={condition!r} must be a SQL condition, as text")
-    # Of columns and literals alone, it means the same each time; `now()` would not.
+        raise InvalidCallError(f"filter={condition!r} must be a SQL condition as text")
+    # Without functions it means the same each time; with `now()` it would not.
     read = conjuncts if _calls_functions(condition) else _known_conjuncts
     predicates = read(condition, schema, answers)
     if predicates is None:
@@ -176,8 +178,8 @@ def datafusion_scan(
     limit: int | None,
     consistency: str,
 ) -> pa.RecordBatchReader:
-    """The live rows for which `condition` is true, streamed, as DataFusion finds them. Where all
-    filters are pushed, its physical plan would cost some milliseconds for nothing."""
+    """The live rows for which `condition` is true, streamed, by a plan of DataFusion. If all
+    filters are pushed down, `pushed_filters` saves the milliseconds of its planning."""
     context = _session(MountedTable(TableProvider(None, table, consistency)))
     frame = filtered(_frame(context), condition)
     if limit is not None:
@@ -195,11 +197,11 @@ def _batches(
     schema: pa.Schema,
     condition: str,
 ) -> Iterator[pa.RecordBatch]:
-    # An empty projection still has to come with its number of rows.
+    # An empty projection must still carry the number of rows.
     quoted = (name.replace('"', '""') for name in schema.names)
     names = [datafusion.col(f'"{name}"') for name in quoted] or [datafusion.lit(1)]
     with condition_errors(condition):
         for part in frame.select(*names).execute_stream():
             batch = part.to_pyarrow()
             yield batch.select([]) if not schema.names else batch.cast(schema)
-    del context  # the mounted table refers to its session, which must live as long as the stream
+    del context  # the mounted table needs its session for as long as the stream runs

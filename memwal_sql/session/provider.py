@@ -1,4 +1,4 @@
-"""The DataFusion provider of a table: filters that sources take over, plans, and INSERT."""
+"""The DataFusion provider of a table: filter pushdown, plans, and INSERT."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from planner.predicates.expr import Predicate
 
 
-# How many conditions a table remembers.
+# Most conditions that a table remembers.
 _KNOWN = 64
 
 
 _WHOLE_ROWS = (
-    "as one does that does not name these columns, and it replaces whole rows: give every column a "
-    "value. Where NULL is meant, write it into VALUES, or into INSERT INTO t (all columns) SELECT "
-    '..., NULL where the table was registered with register(ctx, "t", table, missing="null")'
+    "as an INSERT does that leaves these columns out; INSERT replaces whole rows: give every "
+    "column a value. If NULL is meant, write it into VALUES, or into INSERT INTO t (all columns) "
+    'SELECT ..., NULL with a table registered by register(ctx, "t", table, missing="null")'
 )
 
 
 class ReadTable(Protocol):
-    """What a query needs of a table."""
+    """The parts of a table that a query needs."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -49,17 +49,16 @@ class ReadTable(Protocol):
     def planned(
         self, planner: Planner, consistency: str = "strong", filters: Sequence[Predicate] = ()
     ) -> Node:
-        """The plan of a query over one consistent state, without the regions that `filters` rule
-        out."""
+        """The plan of a query over one snapshot, without the regions that `filters` rule out."""
 
 
 class SqlTable(ReadTable, Protocol):
-    """What SQL needs of a table."""
+    """The parts of a table that SQL needs."""
 
     def insert(self, rows: pa.Table, columns: pa.Schema) -> int:
-        """Upsert `rows`, durably, and return how many there are.
+        """Upsert `rows`, durably, and return their number.
 
-        Raises ReopenError when the table has other columns than `columns`.
+        Raises ReopenError if the table has other columns than `columns`.
         """
 
 
@@ -72,8 +71,9 @@ _noted = _Noted()
 
 @contextmanager
 def noted_scans() -> Iterator[Sequence[tuple[ReadTable, str]]]:
-    """Within it, the tables that plans made in this thread scan are noted, each with the
-    consistency: names do not tell it, as a view keeps what a name stood for when it was made."""
+    """A context that yields the tables scanned by plans made in this thread, each with its
+    consistency. Names do not tell, as a view keeps the table that a name meant when it was
+    created."""
     before, found = _noted.scans, list[tuple[ReadTable, str]]()
     _noted.scans = found
     try:
@@ -83,19 +83,20 @@ def noted_scans() -> Iterator[Sequence[tuple[ReadTable, str]]]:
 
 
 def note_scan(table: ReadTable, consistency: str) -> None:
-    """A plan is to scan a table; DataFusion asks in the thread that makes the plan."""
+    """Note that a plan will scan a table; DataFusion calls in the thread that makes the plan."""
     if _noted.scans is not None:
         _noted.scans.append((table, consistency))
 
 
 @dataclass(frozen=True)
 class Scan:
-    """The plan of a scan, and others for its rows.
+    """The plan of a scan, and further plans for its rows.
 
     Attributes:
-        nearest: `(column, metric, vector, k, nulls_first)` to a plan of the same columns whose rows
-            hold the first `k` by that distance, as DataFusion sorts them; None if there is none.
-        matches: what its conditions make of texts; None if they call no `match`.
+        nearest: maps `(column, metric, vector, k, nulls_first)` to a plan of the same columns whose
+            rows contain the first `k` by that distance, in DataFusion's order; None if there is
+            none.
+        matches: the texts that its conditions match; None if they do not call `match`.
     """
 
     node: Node
@@ -103,8 +104,8 @@ class Scan:
     matches: TextMatches | None
 
     def check_beside(self, other: Scan) -> None:
-        """Raise UnsupportedError where a condition may have been copied from one of the two to the
-        other, and would mean something else there."""
+        """Raise UnsupportedError if DataFusion may have copied a condition from one scan to the
+        other, where it would mean something else."""
         if self.matches is not None and other.matches is not None:
             self.matches.check_beside(other.matches)
 
@@ -123,13 +124,12 @@ class TableProvider:
         missing: str = ERROR,
         approximate: bool = False,
     ) -> None:
-        """`name` is that under which the table is registered, if it is; `missing` is what becomes
-        of columns that INSERT does not name, and `approximate` whether ORDER BY a distance may use
-        an index."""
+        """`name` is the registered name, if any. `missing` says what to write into columns that an
+        INSERT leaves out, and `approximate` whether ORDER BY a distance may use an index."""
         check_consistency(consistency)
         check_missing(missing)
         self.schema = table.schema
-        # DataFusion offers each filter several times, and hands it over anew for the scan.
+        # DataFusion offers each filter several times, and again for the scan.
         self._condition = lru_cache(_KNOWN)(partial(condition_of, schema=self.schema))
         self._name = name
         self._table = table
@@ -140,7 +140,7 @@ class TableProvider:
     def supports_filters_pushdown(self, filters: Sequence[memwal_native.Predicate]) -> list[str]:
         """`"exact"` for the filters that every source evaluates as DataFusion would.
 
-        The others may still rule regions out; DataFusion applies them to the rows itself.
+        Others may still rule regions out; DataFusion applies them to the rows.
         """
         return list(map(_answer, map(self._condition, filters)))
 
@@ -150,9 +150,9 @@ class TableProvider:
         filters: Sequence[memwal_native.Predicate],
         limit: int | None,
     ) -> Scan:
-        """The plan of one query; `filters` are those that were called (in)exact.
+        """The plan of one query; `filters` are those that were answered `"exact"` or `"inexact"`.
 
-        `limit` is given only where every filter is exact.
+        `limit` is given only if every filter is exact.
         """
         note_scan(self._table, self._consistency)
         conditions = [self._condition(given) for given in filters]
@@ -189,47 +189,47 @@ class TableProvider:
         return None if found is None else watched(opened(found), snapshot)
 
     def check_insert(self, nulls: Sequence[str]) -> None:
-        """Raise InvalidCallError where an INSERT sets columns to NULL that it may not name.
+        """Raise InvalidCallError if an INSERT sets columns to NULL that it may have left out.
 
-        Columns that are not named and NULLs in SELECT come as the same plan, in which `nulls` are
-        NULL in every row.
+        Columns that are left out and NULLs in SELECT give the same plan, in which `nulls` are NULL
+        in every row.
         """
         names = [name for name in nulls if self.schema.field(name).nullable]
         if names and self._missing == ERROR:
             raise InvalidCallError(f"this INSERT sets {names} to NULL in every row, {_WHOLE_ROWS}")
 
     def insert(self, rows: memwal_native.ArrowStream) -> int:
-        """Upsert the rows of one INSERT statement, all of which are there."""
+        """Upsert the rows of one INSERT statement."""
         return self._table.insert(pa.RecordBatchReader.from_stream(rows).read_all(), self.schema)
 
 
 def answers(filters: Sequence[memwal_native.Predicate], schema: pa.Schema) -> list[str]:
-    """Which of these filters the sources of a table apply as DataFusion would."""
+    """Whether the sources of a table apply each filter as DataFusion would: `"exact"` if so."""
     return [_answer(condition_of(given, schema)) for given in filters]
 
 
 def of_columns(snapshot: Snapshot, schema: pa.Schema, name: str | None = None) -> Snapshot:
-    """The snapshot, if it has the columns of `schema`, and no others where a table was registered
-    with these as `name`. Raises ReopenError."""
+    """The snapshot, if it has the columns of `schema`; given `name`, the name that a table with
+    these columns was registered as, it must have no others. Raises ReopenError."""
     found = snapshot.info.schema
     if found.equals(schema) or (name is None and set(schema) <= set(found)):
         return snapshot
     if name is None:
         raise ReopenError(
             "the columns of a table have changed since this query, or a view in it, was made: make "
-            f"that again for {found.names}"
+            f"it again for {found.names}"
         )
     raise other_columns(name, schema, found)
 
 
 def other_columns(name: str, then: pa.Schema, now: pa.Schema) -> ReopenError:
-    """The error of a table that was registered as `name` with other columns than it has now."""
+    """The error of a table that was registered as `name` with the columns `then`, and has `now`."""
     before, after = then.names, now.names
     if before == after:
         before, after = ([_column(field) for field in schema] for schema in (then, now))
     return ReopenError(
         f"the columns of {name!r} have changed since it was registered with {before}: register it "
-        f"again, and make views and frames of it again, to see {after}"
+        f"again, and create its views and frames again, to see {after}"
     )
 
 
@@ -242,5 +242,5 @@ def _answer(condition: Condition) -> str:
 
 
 def _is_exact(condition: Condition) -> bool:
-    """Whether sources apply it as DataFusion would, or as only they can."""
+    """Whether sources apply it as DataFusion would, or only they can apply it."""
     return condition.lance is not None or calls_match(condition)

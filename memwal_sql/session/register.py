@@ -1,4 +1,4 @@
-"""Puts a table, and the tables about it, into a DataFusion session."""
+"""Registers a table, and its metadata tables, in a DataFusion session."""
 
 from __future__ import annotations
 
@@ -26,37 +26,37 @@ if TYPE_CHECKING:
 
 use_datafusion()
 
-# Of a name: what DataFusion reads as it is without quotes.
+# Matches names that DataFusion reads unchanged without quotes.
 _PLAIN = re.compile("[a-z_][a-z0-9_$]*")
 METADATA_TABLES = ("regions", "generations", "wal", "indexes", "history", "snapshots", "files")
 
 
 class RegisteredTable(SqlTable, Protocol):
-    """What `register` needs of a table; the methods read its state each time."""
+    """The parts of a table that `register` needs; the methods read the state at each call."""
 
     def refresh(self) -> None:
-        """Look for the newest version, whose columns `schema` is then."""
+        """Look for the newest version; `schema` then has its columns."""
 
     def regions(self) -> pa.Table:
-        """One row a region."""
+        """One row for each region."""
 
     def generations(self) -> pa.Table:
-        """One row a generation."""
+        """One row for each generation."""
 
     def wal(self) -> pa.Table:
-        """One row a WAL entry."""
+        """One row for each WAL entry."""
 
     def indexes(self) -> pa.Table:
-        """One row an index."""
+        """One row for each index."""
 
     def history(self) -> pa.Table:
-        """One row a base version."""
+        """One row for each base version."""
 
     def snapshots(self) -> pa.Table:
-        """One row a name of a past state."""
+        """One row for each name of a past state."""
 
     def files(self) -> pa.Table:
-        """One row a file."""
+        """One row for each file."""
 
 
 def register(
@@ -68,7 +68,7 @@ def register(
     missing: str = ERROR,
     approximate: bool = False,
 ) -> None:
-    """Make `table` known to SQL in `ctx` as `name`, and its state as `name$regions` and the other
+    """Register `table` in `ctx` as `name`, and its state as `name$regions` and the other
     `METADATA_TABLES`; see `memwal_sql.register`.
 
     Raises InvalidCallError for an unknown consistency or `missing` and for an empty name.
@@ -86,15 +86,15 @@ def mounted(
     missing: str = ERROR,
     approximate: bool = False,
 ) -> MountedTable:
-    """The table as the session is to have it under `name`, for who puts it there; the tables about
-    it are there afterwards. Raises as `register` does."""
+    """The table to put into the session under `name`; its metadata tables are put there by this
+    call. Raises as `register` does."""
     if not name_parts(name)[-1]:
         raise InvalidCallError("a table needs a name to be registered under")
     table.refresh()
     provider = TableProvider(name, table, consistency, missing, approximate)
     made = MountedTable(provider)
     functions = search_functions(ctx)
-    for old in functions.left_behind(ctx):  # by whoever took the table itself away
+    for old in functions.left_behind(ctx):  # tables that somebody deregistered directly
         _remove_about(ctx, old)
     functions.add(Registered(name, table, provider.schema, consistency, made, missing, approximate))
     for suffix, about in metadata_tables(name, table):
@@ -103,7 +103,7 @@ def mounted(
 
 
 def metadata_tables(name: str, table: RegisteredTable) -> Iterator[tuple[str, MountedTable]]:
-    """The tables about a table, by what their names end with."""
+    """The metadata tables of a table, with the ends of their names."""
     loads: tuple[tuple[pa.Schema, Callable[[], pa.Table]], ...] = (
         (REGIONS, table.regions),
         (GENERATIONS, table.generations),
@@ -119,10 +119,10 @@ def metadata_tables(name: str, table: RegisteredTable) -> Iterator[tuple[str, Mo
 
 
 def deregister(ctx: SessionContext, name: str) -> None:
-    """Take back what `register` did; the table functions stay for other tables.
+    """Undo `register`; the table functions stay for other tables.
 
-    What `ctx.deregister_table(name)` leaves of it, the metadata tables, goes with this call or the
-    next `register`; another table that has got the name meanwhile stays.
+    After `ctx.deregister_table(name)` the metadata tables go with this call or the next `register`;
+    another table that has got the name meanwhile stays.
     """
     functions = search_functions(ctx)
     if functions.remove(name, ctx):
@@ -157,7 +157,7 @@ class BatchesExec(Node):
 
     @property
     def schema(self) -> pa.Schema:
-        """The table's."""
+        """The columns of the table."""
         return self.table.schema
 
     @property
@@ -185,13 +185,13 @@ class MetadataProvider:
         self._load = load
 
     def supports_filters_pushdown(self, filters: Sequence[Predicate]) -> list[str]:
-        """All are left to DataFusion."""
+        """`"inexact"` for all, as DataFusion applies them."""
         return ["unsupported"] * len(filters)
 
     def scan(
         self, projection: Sequence[int] | None, _: Sequence[Predicate], limit: int | None
     ) -> Node:
-        """A leaf over what there is now."""
+        """A leaf over the current rows."""
         rows = self._load().select(self.schema.names).cast(self.schema)
         if limit is not None:
             rows = rows.slice(0, limit)

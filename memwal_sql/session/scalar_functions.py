@@ -1,4 +1,4 @@
-"""Functions that sessions with tables of ours have beside DataFusion's."""
+"""Functions that sessions with MemWAL tables have in addition to DataFusion's."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from planner.search.full_text import analyzer_of, index_of
 MATCH = "match"
 _SUBQUERY = "put match into a subquery, JOIN (SELECT * FROM t WHERE match(...)) AS t"
 _VECTOR = pa.list_(pa.float64())
-# By what they call their results the native library knows these functions from a user's.
+# The native library recognizes these functions, and not a user's, by the names of their results.
 _MATCHED = pa.field("match of memwal_sql", pa.bool_())
 _L2 = pa.field("l2_distance of memwal_sql", pa.float64())
 
 
 class _Analyzing(threading.local):
-    """By whose analyzers this thread evaluates a condition, if it does."""
+    """The analyzers by which this thread evaluates a condition, if it does."""
 
     analyzers: Sequence[Analyzer] | None = None
 
@@ -45,7 +45,7 @@ _analyzing = _Analyzing()
 
 
 def register_scalar_functions(ctx: SessionContext) -> None:
-    """Give a session the functions, but for those whose names it has already."""
+    """Register the functions in a session, except those whose names it has already."""
     texts, vectors = [pa.string(), pa.string()], [_VECTOR, _VECTOR]
     for name, function, arguments, result in (
         (MATCH, match, texts, _MATCHED),
@@ -58,40 +58,39 @@ def register_scalar_functions(ctx: SessionContext) -> None:
 
 
 def calls_match(condition: Condition) -> bool:
-    """Whether a condition calls `match`, and not a user's function of that name."""
+    """Whether a condition calls this `match`, and not a user's function of that name."""
     return condition.given is not None and condition.given.calls(MATCH, _MATCHED.name)
 
 
 @dataclass(frozen=True)
 class TextMatches:
-    """What the conditions of one scan make of texts.
+    """The texts that the conditions of one scan match.
 
     Attributes:
-        found: of each condition that calls `match` the literal texts in it, and the analyzers.
+        found: for each condition that calls `match`, its literal texts and the analyzers.
     """
 
     found: frozenset[tuple[frozenset[str], frozenset[Analyzer]]]
 
     def check_beside(self, other: TextMatches) -> None:
-        """Raise UnsupportedError where a condition of a joined scan may be a copy of one of these.
+        """Raise UnsupportedError if a condition of a joined scan may be a copy of one of these.
 
-        DataFusion copies conditions over the equal columns of a join, and a copy looks as if it was
-        given. It changes nothing where texts become tokens in the same way.
+        DataFusion copies conditions over the equal columns of a join, and a copy looks like a
+        condition of the user. A copy means the same if both scans tokenize texts in the same way.
         """
         for texts, analyzers in self.found:
             for others, by in other.found:
                 if analyzers != by and (texts & others or not texts or not others):
                     raise UnsupportedError(
-                        f"match(column, {min(texts & others, default='...')!r}) would reach "
-                        "columns of two joined tables whose texts become tokens in different "
-                        "ways, as DataFusion applies it to what equals the column: "
-                        f"{_SUBQUERY}. Where both are to match, write the words of one with a "
-                        "space behind them"
+                        f"match(column, {min(texts & others, default='...')!r}) would also reach a "
+                        "joined table whose texts are tokenized differently, as DataFusion applies "
+                        f"it to columns that equal the column: {_SUBQUERY}. If both are to match, "
+                        "add a space to the words of one"
                     )
 
 
 def text_matches(conditions: Iterable[Condition], snapshot: Snapshot) -> TextMatches | None:
-    """What these conditions of a scan make of texts; None if they call no `match`."""
+    """The texts that these conditions of a scan match; None if they do not call `match`."""
     found = [one for one in conditions if one.lance is None and calls_match(one)]
     if not found:
         return None
@@ -109,7 +108,7 @@ def _literals(condition: str) -> frozenset[str]:
 
 
 def analyzed(conditions: Iterable[Condition], snapshot: Snapshot) -> tuple[Condition, ...]:
-    """The conditions with the analyzers of the columns that they match texts of."""
+    """The conditions with the analyzers of the columns whose texts they match."""
     return tuple(_analyzed(condition, snapshot) for condition in conditions)
 
 
@@ -130,8 +129,7 @@ def _analyzers(condition: Condition, snapshot: Snapshot) -> tuple[Analyzer, ...]
 def _indexed(
     condition: Condition, analyzers: Sequence[Analyzer], snapshot: Snapshot
 ) -> Callable[[Source], RowAddresses] | None:
-    """`Filter.rows` of `match(column, 'words')` for a column that full-text search has an index
-    of."""
+    """`Filter.rows` for `match(column, 'words')` on a column with a full-text index."""
     match condition.predicate:
         case Call(function, Operand(column, casts), Literal(_, str(words))) if (
             function == MATCH
@@ -149,7 +147,7 @@ def _evaluate(
     with _by(analyzers):
         try:
             return condition.evaluate(batch)
-        except RuntimeError as error:  # the library's, with the text of what `match` raised
+        except RuntimeError as error:  # of the native library, with the text of the one in `match`
             original = original_error(error)
             if original is None:
                 raise
@@ -166,10 +164,10 @@ def _by(analyzers: Sequence[Analyzer]) -> Iterator[None]:
 
 
 def match(texts: pa.Array, queries: pa.Array) -> pa.Array:
-    """Whether each text has all tokens of its query; none where that has no tokens, and null for
-    null. What tokens are the analyzer of the column says.
+    """Whether each text has all tokens of its query; false for a query without tokens, null for
+    null. The column's analyzer makes the tokens.
 
-    Raises UnsupportedError where that is not known: DataFusion itself calls this.
+    Raises UnsupportedError if the analyzer is unknown, as DataFusion itself calls this.
     """
     with _remembered():
         return _matched(texts, queries)
@@ -193,8 +191,8 @@ def _analyzer() -> Analyzer:
     if analyzers is None:
         raise UnsupportedError(
             "match(column, 'words') is for WHERE, on a column of one registered table: elsewhere "
-            "DataFusion would evaluate it, which does not know how the column's texts become "
-            "tokens. It also applies it to what a join says equals the column: "
+            "DataFusion would evaluate it, which does not know how the column's texts are "
+            "tokenized. DataFusion also applies it to columns that a join says equal the column: "
             f"{_SUBQUERY}"
         )
     if not analyzers:
@@ -203,7 +201,7 @@ def _analyzer() -> Analyzer:
         )
     if len(analyzers) != 1:
         raise UnsupportedError(
-            "the texts of this condition's columns become tokens in different ways: give every "
+            "the texts of this condition's columns are tokenized in different ways: give every "
             "match(...) a condition of its own, joined by AND"
         )
     return analyzers[0]
@@ -220,15 +218,15 @@ def _have_all(analyzer: Analyzer, texts: pa.Array, tokens: pa.Array) -> Mask:
 
 
 def l2_distance(one: pa.Array, other: pa.Array) -> pa.Array:
-    """DataFusion's `array_distance` by another name: the Euclidean distance of each pair of lists;
-    null where one of them, or an element, is null."""
+    """DataFusion's `array_distance` under another name: the Euclidean distance of each pair of
+    lists; null if one of them, or an element, is null."""
     with _remembered():
         return _distances(one, other)
 
 
 @contextmanager
 def _remembered() -> Iterator[None]:
-    """For what DataFusion's bindings call, which print what is raised."""
+    """Remembers errors raised for DataFusion's bindings, which keep only their text."""
     try:
         yield
     except BaseException as error:

@@ -35,7 +35,7 @@ class SearchProvider:
     def __init__(
         self, name: str, table: ReadTable, columns: pa.Schema, search: Search, consistency: str
     ) -> None:
-        """`columns` are the table's, for which `search` was made."""
+        """`columns` are the columns of the table for which `search` was made."""
         self.schema = pa.schema([*columns, *search.added])
         self._name = name
         self._table = table
@@ -44,10 +44,10 @@ class SearchProvider:
         self._consistency = consistency
 
     def supports_filters_pushdown(self, filters: Sequence[Predicate]) -> list[str]:
-        """`"exact"` for all: what meets conditions on the table's columns is ranked, and those on
-        the ranking choose among the rows found.
+        """`"exact"` for all: conditions on the table's columns choose the rows to rank, and
+        conditions on the ranking choose among the rows found.
 
-        Raises UnsupportedError for what can be neither.
+        Raises UnsupportedError for a condition on both.
         """
         for predicate in filters:
             self._check(predicate)
@@ -56,7 +56,7 @@ class SearchProvider:
     def scan(
         self, projection: Sequence[int] | None, predicates: Sequence[Predicate], _: int | None
     ) -> Scan:
-        """The plan of one query; what DataFusion limits, it limits itself."""
+        """The plan of one query; DataFusion applies limits itself."""
         note_scan(self._table, self._consistency)
         names = self.schema.names
         projected = tuple(names if projection is None else (names[index] for index in projection))
@@ -85,12 +85,12 @@ class SearchProvider:
         return Scan(node, lambda *_: None, text_matches(filters, snapshot))
 
     def left_over(self, conditions: Sequence[str], no_rows: ArrowStream) -> Node:
-        """The plan in place of one in which DataFusion would apply `conditions`, which it offers to
-        no table, to the rows found: it says why not."""
+        """A plan that raises the reason why `conditions`, which DataFusion offers to no table and
+        would apply to the rows found, can't be used."""
         reason = (
             f"{' AND '.join(conditions)} can't choose the rows that {self._name} ranks: DataFusion "
-            "shows no table conditions with the value of a subquery, or with a function such as "
-            "random(). To choose what is ranked, give the values themselves. To choose among the "
+            "offers no table conditions with the value of a subquery, or with a function such as "
+            "random(). To choose the rows to rank, give the values themselves. To choose among the "
             f"rows found, put a LIMIT between: {_AFTERWARDS}"
         )
         return RefusedExec(reason, pa.RecordBatchReader.from_stream(no_rows).schema)
@@ -107,6 +107,6 @@ class SearchProvider:
         if ranking and not ranking.issuperset(predicate.columns):
             raise UnsupportedError(
                 f"the condition {predicate.sql or predicate!r} is about columns of the table and "
-                f"about {sorted(ranking)}: the first choose what is ranked, the others what is "
-                "found. Give them as two conditions, or put the search into a subquery with LIMIT"
+                f"about {sorted(ranking)}: the former choose the rows to rank, the latter the rows "
+                "found. Give two conditions, or put the search into a subquery with LIMIT"
             )

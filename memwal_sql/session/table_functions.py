@@ -3,9 +3,9 @@
     SELECT id, _distance FROM vector_search('events', 'embedding', [0.1, 0.2], 10, {nprobes: 20})
     WHERE lang = 'en'
 
-A function finds its table by the name under which `register` made it known in the same session.
-DataFusion asks for the table itself only through a call that would wait for the very thread that
-plans the query, so the session's tables are noted here; whether one is still there can be asked.
+A function finds its table by the name under which `register` registered it in the same session.
+DataFusion gives the table itself only through a call that would wait for the thread that plans the
+query, so the session's tables are noted here; DataFusion can tell whether one still exists.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 MakeSearch = Callable[[pa.Schema, Sequence["Expr"], Any, Mapping[str, Any]], Search]
 
 _DEFAULTS = ("datafusion", "public")
-# Of the name of a table: catalog, schema and table.
+# The name of a table: catalog, schema and table.
 NAME_PARTS = 3
 
 TableName = tuple[str, str, str]
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Function:
-    """A table function: the arguments between its table and `k`, and its search."""
+    """A table function: its arguments between the table and `k`, and its search."""
 
     names: tuple[str, ...]
     arguments: tuple[str, ...]
@@ -96,12 +96,12 @@ FUNCTIONS = (
 
 
 class Registered(NamedTuple):
-    """A table under a name.
+    """A table registered under a name.
 
     Attributes:
-        columns: those that the session sees; the table may have got others.
-        mounted: what the session has it as; None for a table of a folder, whose columns it sees as
-            they are now.
+        columns: the columns that the session sees; the table may have others by now.
+        mounted: the table in the session; None for a table of a folder, whose current columns the
+            session sees.
     """
 
     name: str
@@ -113,7 +113,7 @@ class Registered(NamedTuple):
     approximate: bool = False
 
     def is_in(self, session: SessionContext) -> bool:
-        """Whether the session has it, and no other one, under its name."""
+        """Whether the session has this table, and no other, under its name."""
         is_there = self.mounted is None or self.mounted.is_mounted()
         return is_there and session.table_exist(self.name)
 
@@ -123,26 +123,26 @@ class TableFolder(Protocol):
 
     @property
     def storage_options(self) -> Mapping[str, str] | None:
-        """Those of its tables."""
+        """The storage options of its tables."""
 
     def location(self, name: str) -> str:
         """The place of a table."""
 
     def registered(self, name: str) -> Registered | None:
-        """A table of ours as it is now; None for another one, or none."""
+        """The current MemWAL table of a name; None if there is none."""
 
     def mounted(self, name: str) -> MountedTable | None:
-        """What the session has under a name; None for nothing."""
+        """The table that the session has under a name; None if there is none."""
 
     def forget(self, name: str) -> None:
-        """A table is about to go."""
+        """Note that a table is about to be deleted."""
 
 
 class SearchFunctions:
-    """The table functions of one session, and the tables that they know.
+    """The table functions of one session, and the tables that they find.
 
     Attributes:
-        isolation: how the session's statements that change rows are isolated.
+        isolation: the isolation of the session's statements that change rows.
     """
 
     def __init__(self) -> None:
@@ -155,37 +155,39 @@ class SearchFunctions:
         self._folders[catalog, schema] = folder
 
     def folder(self, name: TableName) -> TableFolder | None:
-        """The folder that the table of a name is in, or would be."""
+        """The folder that contains, or would contain, the table of a name."""
         return self._folders.get(name[:2])
 
     def schemas(self, catalog: str) -> list[str]:
-        """The schemas of a catalog that are folders."""
+        """The schemas of a catalog that are folders of tables."""
         return sorted(schema for name, schema in self._folders if name == catalog)
 
     def add(self, table: Registered) -> None:
-        """Let the functions find a table under its name, for as long as the session has it there as
-        it is mounted."""
+        """Let the functions find a table under its name, for as long as the session has it
+        there."""
         self._tables[table_name(table.name)] = table
 
     def remove(self, name: str, session: SessionContext) -> bool:
-        """Undo `add`; whether the session still had the table under this name."""
+        """Undo `add`; true if the session still had the table under this name."""
         found = self._tables.pop(table_name(name), None)
         return found is not None and found.is_in(session)
 
     def left_behind(self, session: SessionContext) -> list[str]:
-        """The names under which the session has its table no more, or another one; forgotten."""
+        """The names under which the session no longer has its table; the tables are forgotten."""
         gone = [table for table in self._tables.values() if not table.is_in(session)]
         for table in gone:
             del self._tables[table_name(table.name)]
         return [table.name for table in gone]
 
     def table(self, name: TableName, session: SessionContext) -> tuple[ReadTable, str] | None:
-        """The table that the session has under a name, and its consistency; None for another."""
+        """The table that the session has under a name, and its consistency; None for another
+        table."""
         found = self.registered(name, session)
         return None if found is None else (found.table, found.consistency)
 
     def registered(self, name: TableName, session: SessionContext) -> Registered | None:
-        """The same with all that `register` was told."""
+        """The registration of the table that the session has under a name; None for another
+        table."""
         folder = self.folder(name)
         if folder is not None:
             return folder.registered(name[-1])
@@ -195,7 +197,7 @@ class SearchFunctions:
     def call(
         self, name: str, function: _Function, *given: Expr, session: SessionContext
     ) -> MountedTable:
-        """What DataFusion calls when it plans `name(...)` in `session`."""
+        """Called by DataFusion when it plans `name(...)` in `session`."""
         try:
             return MountedTable(self._provider(name, function, given, session))
         except MemWalError as error:
@@ -209,7 +211,7 @@ class SearchFunctions:
         if not least <= len(given) <= least + 2:
             raise InvalidCallError(
                 f"{name} takes (table, {', '.join(function.arguments)}, k, options), of which the "
-                f"last two may be left out; there are {len(given)} arguments"
+                f"last two may be left out; {len(given)} arguments are given"
             )
         table, consistency = self._find(name_literal(given[0], "the table"), session)
         k = literal(given[least], "k") if len(given) > least else DEFAULT_K
@@ -224,18 +226,18 @@ class SearchFunctions:
             known = sorted(table.name for table in self._tables.values() if table.is_in(session))
             raise InvalidCallError(
                 f"{text!r} is not a table that can be searched in this session; there are {known}: "
-                "make it known with memwal_sql.register(ctx, name, table)"
+                "register it with memwal_sql.register(ctx, name, table)"
             )
         return found
 
 
-# A session's own functions keep them alive.
+# A session keeps its functions alive.
 _sessions: WeakValueDictionary[str, SearchFunctions] = WeakValueDictionary()
 _lock = Lock()
 
 
 def search_functions(ctx: SessionContext) -> SearchFunctions:
-    """The functions of a session, which it gets at the first call, and with them the rule by which
+    """The functions of a session, registered at the first call, together with the rule by which
     searches refuse conditions that DataFusion would apply to the rows found."""
     with _lock:
         known = _sessions.get(ctx.session_id())
@@ -251,17 +253,17 @@ def search_functions(ctx: SessionContext) -> SearchFunctions:
 
 
 def table_name(text: str) -> TableName:
-    """Catalog, schema and table of a name as `register` is given it."""
+    """Catalog, schema and table of a name that `register` takes."""
     return whole_name(name_parts(text))
 
 
 def name_parts(text: str) -> tuple[str, ...]:
-    """The parts of such a name, as DataFusion reads it for `register_table`: `events`,
-    `schema.events`, `"My events"`. Any other text, as `My events` or `2023-Data`, is a name as it
-    is."""
+    """The parts of such a name, as DataFusion's `register_table` reads it: `events`,
+    `schema.events`, `"My events"`. Any other text, such as `My events` or `2023-Data`, is one
+    part."""
     try:
         tokens = SqlParser.tokens(text)
-    except ValueError:  # a quote that does not end
+    except ValueError:  # an unterminated quote
         return (text,)
     names, dots = tokens[::2], tokens[1::2]
     if (
@@ -275,7 +277,7 @@ def name_parts(text: str) -> tuple[str, ...]:
 
 
 def whole_name(parts: Sequence[str]) -> TableName:
-    """Catalog, schema and table, by the parts that are given, at most three."""
+    """Catalog, schema and table for up to three given parts."""
     catalog, schema, name = (*_DEFAULTS[: NAME_PARTS - len(parts)], *parts)
     return catalog, schema, name
 
@@ -284,7 +286,7 @@ def literal(argument: Expr, what: str) -> Any:
     """The value of one argument. Raises InvalidCallError unless it is a literal.
 
     DataFusion has computed `1 + 1` and `make_array(1.0)` by then, but not columns, subqueries and
-    parameters that have no value.
+    parameters without a value.
     """
     try:
         scalar = argument.python_value()
@@ -292,7 +294,7 @@ def literal(argument: Expr, what: str) -> Any:
         raise InvalidCallError(
             f"{what} must be a literal, not {argument.canonical_name()}: put names into single "
             "quotes; table.vector_search, table.full_text_search and table.hybrid_search take "
-            "values from Python as they are"
+            "Python values"
         ) from error
     try:
         return scalar.as_py() if isinstance(scalar, pa.Scalar) else scalar
@@ -319,9 +321,11 @@ def options_literal(argument: Expr) -> Mapping[str, Any]:
         except MemWalError:
             raise
         except ValueError as error:
-            raise InvalidCallError(f"the options {value!r} are no JSON object: {error}") from error
+            raise InvalidCallError(
+                f"the options {value!r} are not a JSON object: {error}"
+            ) from error
     if isinstance(value, list) and all(isinstance(pair, tuple) for pair in value):
-        value = dict(value)  # a map, which comes as pairs
+        value = dict(value)  # a map, given as pairs
     if not isinstance(value, Mapping):
         raise InvalidCallError(
             f"the options {value!r} must be a struct, such as {{nprobes: 20}}, or a JSON object"
@@ -330,7 +334,7 @@ def options_literal(argument: Expr) -> Mapping[str, Any]:
 
 
 def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON. Raises InvalidCallError for a name that it has twice."""
+    """An object of JSON. Raises InvalidCallError for a repeated name."""
     found = dict(pairs)
     if len(found) < len(pairs):
         twice = next(name for name, _ in pairs if [first for first, _ in pairs].count(name) > 1)

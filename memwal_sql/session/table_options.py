@@ -17,11 +17,13 @@ _REGISTERING = ("consistency", "missing")
 
 
 def options_of(given: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What options of a statement mean to `open_table`, and to `register`: `consistency` and
-    `missing`; `version`, `timestamp` or `checkpoint`; and `storage.NAME` for a storage option.
+    """The keyword arguments of `open_table` and of `register` for the options of a statement:
+    `consistency` and `missing`; `version`, `timestamp` or `checkpoint`; and `storage.NAME` for a
+    storage option.
 
-    Raises InvalidCallError for those that neither has, and for storage options that statements
-    can't set.
+    Raises InvalidCallError for an unknown option, and for a storage option that a statement can't
+    set.
+
     """
     opening: dict[str, Any] = {}
     registering = {"consistency": "strong", "missing": ERROR}

@@ -1,4 +1,4 @@
-"""Which versions of `datafusion` the native library can talk to, and how."""
+"""The versions of `datafusion` that the native library works with, and how."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ TRIED = "55.0.0"
 
 
 def use_datafusion() -> None:
-    """Let tables answer the installed `datafusion` the quick way where it is the version that was
-    tried, and by its public functions, about 1.3 ms a query slower, where it is another one of the
-    same major version.
+    """Let tables answer the installed `datafusion` quickly if it is the tried version; another
+    version of the same major one is answered through public functions, about 1.3 ms a query slower.
 
-    Raises ImportError for another major version: it may lay out what passes between the two in
-    another way, and memory would be read as what it is not.
+    Raises ImportError for another major version: its memory layouts may differ, so data would be
+    misread.
+
     """
     installed = importlib.metadata.version("datafusion")
     if installed.partition(".")[0] != str(DATAFUSION_MAJOR):

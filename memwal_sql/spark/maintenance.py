@@ -1,7 +1,7 @@
-"""Maintenance as Spark jobs: one task a region, index or group of fragments.
+"""Maintenance as Spark jobs: one task per region, index or group of fragments.
 
-A task does what the same method of `Table` does, so jobs may run beside each other, beside those of
-other processes and beside writers; one that dies has lost nothing but its time, and running it
+A task does the same as the method of `Table`, so jobs may run at the same time as each other, as
+jobs of other processes and as writers; one that dies has lost nothing but its time, and running it
 again goes on where it stopped. Descriptions in Spark's UI say what runs.
 """
 

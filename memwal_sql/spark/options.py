@@ -19,7 +19,7 @@ from memwal_sql.storage.objects.open import canonical_uri
 
 STORAGE_PREFIX = "storage."
 
-# The options of each use beside `path` and `storage.*`, as documented.
+# The options of each use besides `path` and `storage.*`, as documented.
 READ = ("columns", "filter", "version", "consistency", "query", "name", "rowsPerPartition")
 STREAM_READ = ("changes", "columns", "startingFrom", "maxRowsPerBatch", "checkpointLocation")
 _ROWS = ("primaryKey", "regions", "orderBy", "deleteColumn", "operation", "queryId")

@@ -40,7 +40,7 @@ def query_schema(options: Options, query: str) -> pa.Schema:
     lost = [name for name in _OF_ROWS if name in options.values]
     if lost:
         raise InvalidCallError(
-            f"{lost} mean nothing beside query, which says itself what it reads: leave them out"
+            f"{lost} have no meaning with query, which says itself what it reads: leave them out"
         )
     schema = _frame(options, query)[1].schema()
     check_names_differ(schema.names)

@@ -116,8 +116,8 @@ def replay(wal: Wal, first: int, end: int, current_generation: int, make: MakeMe
 def read_ahead(
     wal: Wal, first: int, end: int | None
 ) -> Iterator[tuple[int, WalEntry | TornEntryError | None]]:
-    """The entry at each position from `first` up to `end`, exclusive, or without end; None if there
-    is none.
+    """The entry at each position from `first` up to `end`, exclusive, or without end; None for a
+    missing one.
 
     On an object store several are read at once; a local file is faster than a thread's turn.
     """

@@ -1,1 +1,1 @@
-"""SQL that writes: statements that DataFusion refuses, before and around its own."""
+"""SQL statements that write, and the queries and definitions around them."""

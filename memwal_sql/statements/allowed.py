@@ -9,13 +9,13 @@ import datafusion
 from memwal_sql.errors import UnsupportedError
 
 ALL = frozenset({"DDL", "DML", "statements"})
-# SQLOptions do not say what they allow: each is asked by a statement that changes nothing.
+# SQLOptions do not say what they allow: each kind is probed by a statement that changes nothing.
 _PROBES = {
     "DDL": "DROP VIEW IF EXISTS nothing",
     "DML": "EXPLAIN INSERT INTO nothing VALUES (1)",
     "statements": "SET datafusion.execution.batch_size = 8192",
 }
-# By the first word after a WITH clause.
+# First word after a WITH clause -> kind.
 _KINDS = {
     **dict.fromkeys(("DELETE", "UPDATE", "TRUNCATE", "MERGE", "INSERT", "REPLACE", "COPY"), "DML"),
     **dict.fromkeys(("CREATE", "ALTER", "DROP"), "DDL"),
@@ -27,7 +27,7 @@ _KINDS = {
 
 
 def allowed_by(options: datafusion.SQLOptions) -> Collection[str]:
-    """The kinds of statements that options allow, beside queries."""
+    """The kinds of statements, besides queries, that these options allow."""
     session = datafusion.SessionContext()
     session.sql("CREATE TABLE nothing (a BIGINT)")
     return frozenset(kind for kind in ALL if _allows(session, options, _PROBES[kind]))
@@ -44,8 +44,8 @@ def _allows(session: datafusion.SessionContext, options: datafusion.SQLOptions, 
 
 
 def options_of(allowed: Collection[str]) -> datafusion.SQLOptions:
-    """Options for DataFusion's own statements that allow these kinds; but none of DML, which it
-    reads otherwise than SQL says."""
+    """Options for DataFusion's own statements that allow these kinds. DML is never allowed, as
+    DataFusion does not read it as SQL says."""
     options = datafusion.SQLOptions().with_allow_dml(False)
     options = options.with_allow_ddl("DDL" in allowed)
     return options.with_allow_statements("statements" in allowed)
@@ -55,8 +55,8 @@ def check_allowed(word: str, allowed: Collection[str]) -> None:
     """Raise UnsupportedError unless statements that begin with a word are allowed."""
     kind = _KINDS.get(word)
     if kind is not None and kind not in allowed:
-        raise UnsupportedError(f"the options of this call allow no {kind}, as {word} is")
+        raise UnsupportedError(f"the options of this call do not allow {kind}, such as {word}")
 
 
-# Of COPY, which writes the rows of a query to files.
+# Options for COPY, which writes the rows of a query to files.
 FILES = datafusion.SQLOptions().with_allow_ddl(False).with_allow_statements(False)

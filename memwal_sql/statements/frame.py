@@ -1,4 +1,4 @@
-"""What `mw.sql` answers with: a frame of DataFusion that raises errors of this package."""
+"""The DataFrame that `mw.sql` returns, which raises errors of this package."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from memwal_sql.statements.queries.planning import planning_errors
 
 
 class Frame(datafusion.DataFrame):
-    """A DataFrame of DataFusion whose methods, and those of the frames and streams that they give,
-    raise MemWalError where DataFusion has a bare exception."""
+    """A DataFusion DataFrame that raises MemWalError where DataFusion raises a bare exception. So
+    do the frames and streams that its methods return."""
 
 
 class _Stream(RecordBatchStream):
@@ -55,7 +55,7 @@ def _ours(result: Any) -> Any:
     return _Stream(result.rbs) if isinstance(result, RecordBatchStream) else result
 
 
-# All, as DataFusion makes the frames that they return of its own class.
+# Every method is wrapped, as DataFusion returns frames of its own class.
 for _name, _method in vars(datafusion.DataFrame).items():
     if isinstance(_method, FunctionType) and _name != "__init__":
         setattr(Frame, _name, _with_errors(_method))

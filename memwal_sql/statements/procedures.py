@@ -19,7 +19,7 @@ from memwal_sql.statements.queries.parsed import Statement
 from memwal_sql.statements.queries.planning import answer, time_of, values
 
 _SCHEMA = "memwal"
-# The methods of a table that can be called; the column of what they return unless that is a table.
+# Methods of a table that can be called -> the column of their result, None for a table.
 _PROCEDURES: Mapping[str, pa.Field | None] = {
     "build_indexes": pa.field("index", pa.string()),
     "check": None,
@@ -33,7 +33,7 @@ _PROCEDURES: Mapping[str, pa.Field | None] = {
     "merge": pa.field("generations", pa.uint64()),
     "snapshot_regions": pa.field("version", pa.uint64()),
 }
-# Arguments that a statement has no values for.
+# Parameters that a statement can't give a value for.
 _LEFT_OUT = {"progress"}
 _NANOSECONDS = 1000
 
@@ -41,15 +41,15 @@ _NANOSECONDS = 1000
 def called(
     ctx: datafusion.SessionContext, statement: Statement, call: Call, parameters: Mapping[str, Any]
 ) -> datafusion.DataFrame | None:
-    """Run `CALL memwal.procedure('table', argument, name => argument, ...)`; the frame has what the
-    method of `Table` of that name returns. None for a procedure of somebody else.
+    """Run `CALL memwal.procedure('table', argument, name => argument, ...)` and return the result
+    of the `Table` method of that name. None for a procedure in another schema.
 
     Raises InvalidCallError, with the place, for an unknown procedure, table or argument.
     """
     parts, at = call.name.parts, call.name.start
     if parts[0] != _SCHEMA:
         if parts[-1] in _PROCEDURES:
-            raise statement.error(f"this is CALL {_SCHEMA}.{parts[-1]}('table', ...)", at)
+            raise statement.error(f"write CALL {_SCHEMA}.{parts[-1]}('table', ...)", at)
         return None
     name = ".".join(parts[1:])
     if name not in _PROCEDURES:
@@ -74,13 +74,13 @@ def called(
 def _arguments(
     ctx: datafusion.SessionContext, statement: Statement, call: Call, parameters: Mapping[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """The values of arguments without a name, and those of the others."""
+    """The values of positional arguments, and of named ones."""
     texts = [expression.text for _, expression in call.arguments]
     given, named = list[Any](), dict[str, Any]()
     arguments = zip(call.arguments, values(ctx, texts, parameters), strict=True)
     for (name, expression), value in arguments:
         if not name and named:
-            message = "an argument without a name follows one with a name"
+            message = "a positional argument can't follow a named one"
             raise statement.error(message, expression.start)
         if name in named:
             raise statement.error("this argument is given twice", expression.start)
@@ -92,7 +92,7 @@ def _arguments(
 
 
 def _python(value: Any) -> Any:
-    """A value as methods take it: intervals as timedelta, times in UTC if they have no zone."""
+    """A value as methods take it: intervals as timedelta, times without a zone in UTC."""
     if pa.types.is_timestamp(value.type) and value.is_valid:
         return time_of(value)
     plain = value.as_py()
@@ -104,7 +104,7 @@ def _python(value: Any) -> Any:
 
 
 def _table(result: Any, column: pa.Field | None) -> pa.Table:
-    """What a method returned, as rows; of nothing, none."""
+    """A method's result as rows; no rows for None."""
     if column is not None:
         rows = result if isinstance(result, list) else [result]
         return pa.table([pa.array(rows, column.type)], pa.schema([column]))

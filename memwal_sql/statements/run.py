@@ -1,4 +1,4 @@
-"""`mw.sql`: the statements of a session, with those that DataFusion has not."""
+"""`mw.sql`: runs the statements of DataFusion, and those that this package adds."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -50,42 +50,40 @@ def sql(
     options: datafusion.SQLOptions | None = None,
     **parameters: Any,
 ) -> datafusion.DataFrame:
-    """Run one SQL statement in a session, with all that change rows of its MemWAL tables: DELETE,
-    UPDATE, TRUNCATE, INSERT, REPLACE and MERGE.
+    """Run one SQL statement in a session, including those that change rows of its MemWAL tables:
+    DELETE, UPDATE, TRUNCATE, INSERT, REPLACE and MERGE.
 
         mw.sql(ctx, "UPDATE t SET n = n + $more WHERE id IN (SELECT id FROM due)", more=1)
 
-    These run when this is called, once, and are durable when it returns; the frame has what
-    RETURNING asks for, or one row, `count`: how many rows were changed. They read a strong
-    snapshot. No write of a row that others make meanwhile is lost: rows that somebody wrote after
-    they were read are read and computed again, with subqueries over the newer state, while the
-    other rows keep what they got. Rows that begin to meet the condition meanwhile may stay as they
+    Statements that change rows run once, during this call, and are durable when it returns. The
+    frame has the rows of RETURNING, or one row, `count`: the number of rows changed. They read a
+    strong snapshot, and lose no concurrent write: rows that another writer changed after they were
+    read are read and computed again, with subqueries over the newer state, while the other rows
+    keep what was computed. Rows that only meanwhile begin to meet the condition may stay as they
     are.
 
-    Queries are lazy, as `ctx.sql` has them; one that names a table several times reads it in one
-    snapshot. `t VERSION AS OF 7`, `TIMESTAMP AS OF` and `FOR SYSTEM_TIME AS OF` read the past,
-    searches take named arguments (`k => 5`), and `<->`, `<=>` and `<#>` are distances.
-    `CALL memwal.merge('t')` and its like run the jobs of a table. CREATE, ALTER and DROP are for
-    tables of this package where they say so. All other statements are handed to DataFusion as they
-    are.
+    Queries are lazy, as in `ctx.sql`; a table that is named several times is read in one snapshot.
+    `t VERSION AS OF 7`, `TIMESTAMP AS OF` and `FOR SYSTEM_TIME AS OF` read the past, searches take
+    named arguments (`k => 5`), and `<->`, `<=>` and `<#>` are distances. `CALL memwal.merge('t')`
+    and its like run the jobs of a table. CREATE, ALTER and DROP define tables of this package where
+    the statement says so. All other statements are passed to DataFusion unchanged.
 
     Args:
-        ctx: the session in which the tables were registered.
+        ctx: the session in which the tables are registered.
         text: one statement; the manual has their forms.
         parameters: the values of `$name` in the text.
 
-    Raises InvalidCallError, with the place, for a statement that can't be read, for a parameter
-    that it has not, and for a row that several others match; UnsupportedError for a statement that
-    is not allowed; KeysExistError for a key that another row has; and what `TableWriter.upsert`
-    raises.
+    Raises InvalidCallError, with the place, for a statement that can't be parsed, for an unknown
+    parameter, and for a row that several others match; UnsupportedError for a statement that is not
+    allowed; KeysExistError for a key that another row has; and the errors of `TableWriter.upsert`.
     """
     if not isinstance(ctx, datafusion.SessionContext):
-        raise InvalidCallError(f"{ctx!r} is not a session, as datafusion.SessionContext() is")
+        raise InvalidCallError(f"{ctx!r} is not a session, such as datafusion.SessionContext()")
     if not isinstance(text, str):
-        raise InvalidCallError(f"{text!r} is not a SQL statement, as text")
+        raise InvalidCallError(f"{text!r} is not a SQL statement as text")
     with errors_of_calls():
         statement = _statement_of(ctx, text, parameters)
-        if parameters:  # which a distance may have written out of the statement
+        if parameters:  # a distance may have replaced one by its value
             refuse_unused(parameters.keys() - parameters_of(text))
         return _run(ctx, statement, parameters, options)
 
@@ -93,7 +91,7 @@ def sql(
 def run(
     ctx: datafusion.SessionContext, text: str, parameters: Mapping[str, Any]
 ) -> datafusion.DataFrame:
-    """The same with parameters of which the text may have only some."""
+    """As `sql`, with parameters that need not all be in the text."""
     with errors_of_calls():
         return _run(ctx, _statement_of(ctx, text, parameters), parameters)
 
@@ -106,7 +104,7 @@ def _statement_of(
     try:
         return parsed(parser, with_distances(ctx, text, parameters))
     except StatementError:
-        scalars(parameters)  # whose errors say more, as of a table that is given as a value
+        scalars(parameters)  # its error says more, for example for a table given as a value
         raise
 
 
@@ -147,18 +145,18 @@ def _answered(
     if word in _INSTEAD:
         raise UnsupportedError(f"mw.sql does not run {word}: {_INSTEAD[word]}")
     if word in _CHANGES:
-        remedy = f": ctx.sql(...) runs {word} of others" if word in _PLAIN_CHANGES else ""
-        raise UnsupportedError(f"mw.sql changes rows of MemWAL tables alone{remedy}")
-    parsed_query(parser_of(ctx), statement.source)  # refuses what nests too deep
+        remedy = f": ctx.sql(...) runs {word} on others" if word in _PLAIN_CHANGES else ""
+        raise UnsupportedError(f"mw.sql changes rows of MemWAL tables only{remedy}")
+    parsed_query(parser_of(ctx), statement.source)  # refuses text that nests too deep
     others = planned(ctx, statement.sql.part.text, parameters, options_of(allowed))
     if others.schema().names:
         return others
-    with planning_errors():  # at once: a frame without columns is collected by nobody
+    with planning_errors():  # run now: nobody collects a frame without columns
         return answer(ctx, others.to_arrow_table())
 
 
 def _change(ctx: datafusion.SessionContext, statement: Statement) -> Change | None:
-    """The statement, if it changes rows of a table of ours."""
+    """The change, if the statement changes rows of a MemWAL table."""
     match statement.sql.tree:
         case syntax.Delete() as tree:
             return delete(ctx, statement, tree)
@@ -176,7 +174,7 @@ def _change(ctx: datafusion.SessionContext, statement: Statement) -> Change | No
 def _done(
     ctx: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
 ) -> datafusion.DataFrame | None:
-    """Run a statement that is neither a query nor a change of rows; None for DataFusion's own."""
+    """Run a statement that is neither a query nor a change of rows; None if it is DataFusion's."""
     match statement.sql.tree:
         case syntax.Call() as tree:
             return called(ctx, statement, tree, parameters)
@@ -201,7 +199,7 @@ def _done(
 def _explain(
     ctx: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
 ) -> datafusion.DataFrame:
-    """The plan of a query, or of the query by which a statement finds the rows that it changes."""
+    """The plan of a query, or of the query that finds the rows that a statement changes."""
     explained = parsed(parser_of(ctx), statement.source.since(statement.sql.explained))
     word, analyzes = explained.sql.word, statement.sql.analyzes
     change = _change(ctx, explained)
@@ -222,7 +220,7 @@ def _explain(
 
 
 def _plan(ctx: datafusion.SessionContext, explained: datafusion.DataFrame) -> datafusion.DataFrame:
-    """The rows of EXPLAIN, without the names that tables have within a statement alone."""
+    """The rows of EXPLAIN, without the names that tables have only within the statement."""
     with planning_errors():
         rows = explained.to_arrow_table()
     texts = [without_insides(text) for text in rows["plan"].to_pylist()]
@@ -230,7 +228,7 @@ def _plan(ctx: datafusion.SessionContext, explained: datafusion.DataFrame) -> da
 
 
 class SessionContext(datafusion.SessionContext):
-    """A session of DataFusion in which `sql` is `mw.sql`: statements that write run at once."""
+    """A DataFusion session in which `sql` is `mw.sql`: statements that write run at once."""
 
     def sql(
         self,
@@ -239,16 +237,16 @@ class SessionContext(datafusion.SessionContext):
         param_values: Mapping[str, Any] | None = None,
         **parameters: Any,
     ) -> datafusion.DataFrame:
-        """Run one statement; see `mw.sql`. `param_values` are more of `parameters`."""
+        """Run one statement; see `mw.sql`. `param_values` are added to `parameters`."""
         return sql(self, query, options=options, **{**(param_values or {}), **parameters})
 
 
 QUERY_WORDS = frozenset(("SELECT", "WITH", "(", "FROM"))
 _WITHOUT_PLAN = frozenset(("ALTER", "CALL", "CREATE", "DROP", "SET", "RESET"))
-# Those that DataFusion runs over its own tables.
+# Statements that DataFusion runs over its own tables.
 _PLAIN_CHANGES = frozenset(("DELETE", "UPDATE", "INSERT"))
 _CHANGES = frozenset(("DELETE", "UPDATE", "TRUNCATE", "MERGE", "INSERT", "REPLACE"))
-# What to write for statements of other databases.
+# Statement of other databases -> what to write instead.
 _INSTEAD: Mapping[str, str] = {
     "BEGIN": "each statement that changes rows is a transaction of its own",
     "OPTIMIZE": "CALL memwal.compact('t') joins small fragments",

@@ -31,24 +31,24 @@ class AlteredTable(FlushedTable):
     """Adds, drops and renames columns.
 
     Rows follow their columns wherever they are: in the base table, in generations, in logs and in
-        memory. An open writer keeps the columns that it was opened with: its rows have nulls in
-        columns that were added, and its values of dropped columns are not read.
+        memory. An open writer keeps the columns it was opened with: its rows have nulls in added
+        columns, and its values of dropped columns are not read.
     """
 
     def add_columns(self, columns: Added) -> None:
-        """Add columns after the others.
+        """Add columns at the end.
 
         Args:
             columns: fields, which are null in every row; or SQL expressions over the row by name,
-                as in `{"total": "price * quantity"}`: each existing row gets its own value. For
-                expressions all regions are claimed, flushed and merged first: the writers that are
-                open get FencedError, and rows that somebody writes while this runs have nulls.
-                Later rows have the values that they are written with.
+                such as `{"total": "price * quantity"}`, whose values each existing row gets. For
+                expressions all regions are claimed, flushed and merged first: open writers get
+                FencedError, and rows that others write meanwhile have nulls. Later rows have the
+                values that they are written with.
 
         Raises InvalidCallError before anything is changed for names that are taken, fields that are
         not nullable and texts that are not expressions over the row; RetryError when other commits
-        of the base table kept coming in between; UnsupportedError for expressions where regions are
-        given by hand.
+        of the base table kept coming in between; UnsupportedError for expressions with manual
+        regions.
         """
         self._check_writable("change columns")
         if not isinstance(columns, Mapping):
@@ -56,11 +56,11 @@ class AlteredTable(FlushedTable):
             return self._see_columns()
         if active_spec(self._tracker.latest().info) is None:
             raise UnsupportedError(
-                "regions that are given by hand can't be claimed for a computed column: add it as "
-                "a field, and set it by update(...) with a writer of each region"
+                "manual regions can't be claimed for a computed column: add it as a field, and set "
+                "it by update(...) with a writer of each region"
             )
         new = NewColumns(self.schema, columns)
-        self._flush_open_writers()  # they are fenced next
+        self._flush_open_writers()  # the claim fences them
         self.publisher().empty_wals(self._manifests())
 
         def check(dataset: Any) -> None:
@@ -73,8 +73,8 @@ class AlteredTable(FlushedTable):
         return self._see_columns()
 
     def drop_columns(self, names: str | Iterable[str]) -> None:
-        """Drop columns, and with them their indexes. Raises InvalidCallError for names that the
-        table lacks, and for columns of the primary key."""
+        """Drop columns together with their indexes. Raises InvalidCallError for unknown names, and
+        for columns of the primary key."""
         self._check_writable("change columns")
         column_names = [names] if isinstance(names, str) else name_list("names", names)
         dataset = latest_dataset(self._context)
@@ -89,23 +89,23 @@ class AlteredTable(FlushedTable):
         self._see_columns()
 
     def rename_column(self, name: str, new: str) -> None:
-        """Give a column another name; its indexes go with it. Raises InvalidCallError for a name
-        that the table lacks, a new name that is taken, and a column of the primary key."""
+        """Rename a column; its indexes follow. Raises InvalidCallError for an unknown name, a new
+        name that is taken, and a column of the primary key."""
         self._check_writable("change columns")
         rename_column(self._context, name, new)
         self._see_columns()
 
     def set_nullable(self, name: str, nullable: bool = True) -> None:
-        """Let a column have nulls.
+        """Make a column nullable.
 
-        Raises InvalidCallError for a name that the table lacks and a column of the primary key,
-        and UnsupportedError for `nullable=False`, as writers that are open may write nulls.
+        Raises InvalidCallError for an unknown name and a column of the primary key, and
+        UnsupportedError for `nullable=False`, as open writers may write nulls.
         """
         self._check_writable("change columns")
         if not nullable:
             raise UnsupportedError(
-                f"column {name!r} can't be made required: writers that are open, here or elsewhere,"
-                " would go on to write nulls"
+                f"column {name!r} can't be made required: open writers, here or elsewhere, may"
+                " still write nulls"
             )
         make_nullable(self._context, name)
         self._see_columns()
@@ -126,7 +126,7 @@ def _fields(columns: pa.Field | pa.Schema | Iterable[pa.Field]) -> pa.Schema:
     )
     if not fields or not all(isinstance(field, pa.Field) for field in fields):
         raise InvalidCallError(
-            f"columns={columns!r} must be fields of Arrow, as pa.field('n', pa.int64()), or SQL "
+            f"columns={columns!r} must be Arrow fields, such as pa.field('n', pa.int64()), or SQL "
             "expressions by name"
         )
     return pa.schema(fields)

@@ -1,4 +1,4 @@
-"""Flushes the logs of a table's regions, whoever has written them."""
+"""Flushes the logs of a table's regions, whoever wrote them."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from memwal_sql.table.staging import SharedTable
 
 
 class FlushedTable(SharedTable):
-    """Turns rows of logs and of memory into generations."""
+    """Turns rows of logs and MemTables into generations."""
 
     def flush(self) -> int:
-        """Turn every row written so far into files of the table.
+        """Flush every row written so far into files of the table.
 
-        Each open writer of the table in this process flushes its rows. Every other region with
-        rows in its log is claimed and flushed, whether its writer has died or is open in another
+        Each open writer of the table in this process flushes its rows. Every other region with rows
+        in its log is claimed and flushed, whether its writer has died or is open in another
         process: that writer stops with FencedError, as when a second writer takes over; INSERT and
-            other statements reclaim the region by themselves.
+        other statements claim the region again by themselves.
 
-        Returns how many regions were claimed. Raises what a writer's `flush` raises,
-        CorruptFileError where a log is damaged, and RetryError where others kept claiming regions.
+        Returns the number of regions claimed. Raises the errors of a writer's `flush`,
+        CorruptFileError for a damaged log, and RetryError when others kept claiming regions.
         """
         self._check_writable("flush")
 
@@ -43,15 +43,14 @@ class FlushedTable(SharedTable):
         return over_conflicts(flush, self.uri, on=FencedError)
 
     def unflushed_logs(self, *, with_ages: bool = False) -> list[UnflushedLog]:
-        """The logs with rows that are not flushed, without those of this process's writers; for
-        `run_jobs`."""
+        """The logs with unflushed rows, except those of this process's writers; for `run_jobs`."""
         others = [manifest for manifest in self._manifests() if not self._is_own(manifest)]
         return unflushed_logs(self._context, others, with_ages=with_ages)
 
     def flush_regions(self, regions: Collection[UUID]) -> int:
-        """Claim these regions, flush their logs and return their number. Raises ConflictError where
-        somebody else claims a region meanwhile, as it is not silent then, and CorruptFileError
-        where a log is damaged, once the others are flushed."""
+        """Claim these regions, flush their logs and return their number. Raises ConflictError when
+        another writer claims a region meanwhile, as it is not silent then, and CorruptFileError for
+        a damaged log, once the others are flushed."""
         self._check_writable("flush")
         try:
             return self._claim_and_flush([m for m in self._manifests() if m.region_id in regions])

@@ -36,10 +36,10 @@ class TableHandle:
         pinned: bool = False,
         past: Callable[[BaseTable], PinnedSnapshot] | None = None,
     ) -> None:
-        """`past` gives the region states that are read over a pinned base version; None: those that
-        were recorded in it."""
+        """`past` gives the region states to read over a pinned base version; None: those recorded
+        in it."""
         self._context = context
-        self._moment: dict[str, Any] = {}  # the arguments that a past one was opened with
+        self._moment: dict[str, Any] = {}  # the arguments that opened a past state
         self._pinned = pinned
         self._tracker = BaseTracker(context, dataset)
         if pinned and past is None:
@@ -53,7 +53,7 @@ class TableHandle:
 
     @property
     def uri(self) -> str:
-        """Where the table is."""
+        """The location of the table."""
         return self._context.uri
 
     @property
@@ -64,8 +64,8 @@ class TableHandle:
 
     @property
     def newest_of(self) -> tuple[str, str] | None:
-        """The identity of the table whose newest state this handle reads, also among tables at the
-        same place; None for a handle on a past state."""
+        """Identifies the table whose newest state this handle reads, even among tables at the same
+        location; None for a past state."""
         return None if self._pinned else self._context.identity
 
     @property
@@ -90,18 +90,18 @@ class TableHandle:
 
     @property
     def version(self) -> int:
-        """The newest base table version this handle has read."""
+        """The newest base version that this handle has read."""
         return self._tracker.current.version
 
     @property
     def reads_base_alone(self) -> bool:
-        """Whether this handle reads a version in which no region states were recorded (by
-        `snapshot_regions` or a merge): only rows that had been merged by then are seen."""
+        """Whether this handle reads a version without recorded region states (see
+        `snapshot_regions`), and so only sees rows that had been merged by then."""
         return self._pinned and self._collector.reads_base_alone
 
     def refresh(self) -> None:
-        """Read the newest version, as every read and write does: `schema`, `info` and `version` are
-        then its own. Raises ReopenError when another table is there now."""
+        """Read the newest version, as every read and write does, and take `schema`, `info` and
+        `version` from it. Raises ReopenError if another table is at this location now."""
         if not self._pinned:
             self._tracker.verified()
             self.catch_up()
@@ -109,20 +109,20 @@ class TableHandle:
     def catch_up(self) -> None:
         """Read the newest base version from now on.
 
-        Where merges and index commits have made it, queries read the one before it for a moment,
-        which shows the same rows together with the generations that were merged.
+        After merges and index commits, queries may go on reading the previous version for a moment.
+        It shows the same rows, together with the merged generations.
         """
         self._collector.catch_up()
 
     def snapshot(self, consistency: str = "strong", filters: Sequence[Predicate] = ()) -> Snapshot:
-        """One consistent, immutable state of the table; see `SnapshotCollector.collect`."""
+        """An immutable, consistent state of the table; see `SnapshotCollector.collect`."""
         return self._collector.collect(consistency, filters)
 
     def planned(
         self, planner: Planner, consistency: str = "strong", filters: Sequence[Predicate] = ()
     ) -> Node:
-        """The plan of a query over a snapshot of its own, with every source open, and with the base
-        version that is served to queries; of `filters`, see `snapshot`."""
+        """The plan of a query over a snapshot of its own, with all sources open, and with the base
+        version that queries read; for `filters`, see `snapshot`."""
 
         def planned(base: BaseTable) -> Node:
             return opened(planner(self._collector.snapshot(base, consistency, filters)))
@@ -130,15 +130,15 @@ class TableHandle:
         return self._collector.query(consistency, planned)
 
     def _afterwards(self, what: str, call: Callable[[], object]) -> None:
-        """Make a call that follows a finished change and can't fail it: an error is logged, and
-        later reads and jobs make up for it."""
+        """Make a call that follows a finished change. Its errors are logged, as later reads and
+        jobs make up for it."""
         try:
             call()
         except (MemWalError, OSError) as error:
             _log.warning("%s: %s is left for later: %s", self.uri, what, type(error).__name__)
 
     def _base_of(self, version: int) -> BaseTable:
-        """The base version of a snapshot that has just been taken."""
+        """The base version of a snapshot that was just taken."""
         base = self._tracker.current
         if base.version != version:
             dataset = base.dataset.checkout_version(version)
@@ -151,12 +151,13 @@ class TableHandle:
     def _check_present(self, what: str) -> None:
         if self._pinned:
             raise InvalidCallError(
-                f"this handle reads version {self.version}; open_table(uri) without a version "
-                f"gives one that can {what}"
+                f"this handle reads version {self.version}, and can't {what}: use open_table(uri) "
+                "without a version"
             )
 
     def _check_writable(self, what: str) -> None:
-        """The same, and raise UnknownFormatError where this package is too old to write."""
+        """As `_check_present`; also raises UnknownFormatError if this package is too old to
+        write."""
         self._check_present(what)
         self._context.check_writes()
 

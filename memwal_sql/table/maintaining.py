@@ -33,7 +33,7 @@ from memwal_sql.table.handle import TableHandle
 
 
 class MaintainedTable(TableHandle):
-    """Merging, indexing, recording, holding, collecting and checking."""
+    """Merging, indexing, recording region states, checkpoints, garbage collection and checks."""
 
     def merge(self, progress: Report | None = None, regions: Sequence[str] | None = None) -> int:
         """Move all flushed generations into the base table, and record the regions.
@@ -41,11 +41,11 @@ class MaintainedTable(TableHandle):
         Any number of processes may merge at the same time, and write and read meanwhile.
 
         Args:
-            progress: is called with the rows merged so far, of one generation after the other.
+            progress: called with the number of rows merged so far, one generation after the other.
             regions: only the regions with these names or ids; all by default.
 
-        Returns how many generations this call has merged. Raises RepairError where the files of
-        a generation are missing or damaged; everything is still read as it was then.
+        Returns the number of generations that this call merged. Raises RepairError if files of a
+        generation are missing or damaged; reads are as before then.
         """
         self._check_present("merge")
         context = self._context
@@ -81,25 +81,25 @@ class MaintainedTable(TableHandle):
         deleted: float = 0.1,
         dry_run: bool = False,
     ) -> int:
-        """Join small fragments of the base table, and leave deleted rows out of it.
+        """Join small fragments of the base table, and drop their deleted rows.
 
         Any number of processes may compact at the same time, and write, read and merge meanwhile.
         Versions, tags and checkpoints stay as they are. Indexes are brought up to date before and
         after; fragments in different segments of a vector index are not joined.
 
         Args:
-            progress: is told how many fragments have been rewritten.
-            fragments: join so many beside each other, 2 or more, that together have twice the size
-                of the largest one, as the background jobs do: each time that a row is written
-                again, its fragment has doubled at least. None: join all that have less than a
-                million rows and 256 MiB, which is large enough.
-            deleted: rewrite fragments that have lost such a share of their rows, above 0 and up
-                to 1; given `fragments`, once the table as a whole has.
-            dry_run: only say how many fragments would be rewritten.
+            progress: called with the number of fragments rewritten.
+            fragments: join this many adjacent fragments, 2 or more, that together have twice the
+                size of the largest one, as the background jobs do: each time that a row is
+                rewritten, its fragment has at least doubled. None: join all fragments of less than
+                a million rows and 256 MiB, which is large enough.
+            deleted: rewrite fragments that have lost this share of their rows, above 0 and up to 1;
+                given `fragments`, only once the whole table has.
+            dry_run: only return how many fragments would be rewritten.
 
-        Returns how many fragments were rewritten. Raises RetryError where others kept changing
-        them; what was compacted by then stays so. Raises UnsupportedError where another client has
-        compacted the table with `defer_index_remap`, as indexes would be wrong.
+        Returns the number of fragments rewritten. Raises RetryError if others kept changing them;
+        fragments compacted by then stay so. Raises UnsupportedError if another client has compacted
+        the table with `defer_index_remap`, as indexes would be wrong.
         """
         if fragments is not None and not is_whole(fragments, least=2):
             raise InvalidCallError(f"fragments={fragments!r} must be a whole number, 2 or more")
@@ -125,55 +125,54 @@ class MaintainedTable(TableHandle):
 
         For vectors and texts, every generation gets the same index from now on; open writers build
         it from their next flush on. For other columns the index serves filters over the base table
-        alone (`maintained` is false in `indexes()`): generations are small, and reading them is
-        faster than a lookup. `build_indexes` extends indexes of every kind to the rows that were
-        merged since. Rows that no index covers are found all the same, by reading them.
+        only (`maintained` is false in `indexes()`): generations are small, and reading them is
+        faster than a lookup. `build_indexes` extends indexes of every kind to rows merged since.
+        Rows that no index covers are found by reading them.
 
         Args:
             index_type: `"IVF_FLAT"`, `"IVF_PQ"`, `"IVF_SQ"`, `"IVF_RQ"`, `"IVF_HNSW_FLAT"`,
-                `"IVF_HNSW_PQ"` or `"IVF_HNSW_SQ"` on a column of vectors, `"FTS"` on one of
-                strings; for filters on the base table `"BTREE"`, `"BITMAP"`, `"ZONEMAP"` or
-                `"BLOOMFILTER"`. What Lance has beside these answers conditions that are never
-                handed to it here.
-            name: `{column}_idx` when left out. Two indexes of one column need two names.
+                `"IVF_HNSW_PQ"` or `"IVF_HNSW_SQ"` for a vector column, `"FTS"` for a string column;
+                for filters on the base table `"BTREE"`, `"BITMAP"`, `"ZONEMAP"` or `"BLOOMFILTER"`.
+                Lance's other kinds answer conditions that this package does not pass to Lance.
+            name: `{column}_idx` by default. Two indexes of one column need two names.
             replace: rebuild the index of this name.
-            parameters: as Lance names them. Of vectors: `metric` (`"l2"`, `"cosine"`, `"dot"`,
+            parameters: Lance's names. For vectors: `metric` (`"l2"`, `"cosine"`, `"dot"`,
                 `"hamming"`), `num_partitions` or `target_partition_size`, `sample_rate`,
                 `ivf_centroids`; `num_sub_vectors`, `num_bits`, `pq_codebook`; `m`,
-                `ef_construction`, `max_level`. Of texts: `base_tokenizer`, `language`, `stem`,
+                `ef_construction`, `max_level`. For texts: `base_tokenizer`, `language`, `stem`,
                 `remove_stop_words`, `custom_stop_words`, `lower_case`, `ascii_folding`,
                 `max_token_length`, `min_ngram_length`, `max_ngram_length`, `prefix_only`,
-                `with_position`, ... Filters' indexes have none.
+                `with_position`, ... Indexes for filters have none.
 
-        Raises InvalidCallError before anything is written when the arguments do not fit, or when
-        the base table has too few rows to train on; RetryError when the base table changed so
-        that Lance could not commit.
+        Raises InvalidCallError before anything is written if the arguments do not fit, or the base
+        table has too few rows to train on; RetryError if the base table changed so that Lance could
+        not commit.
         """
         self._check_writable("write")
         create_index(
             self._context, column, index_type, name=name, replace=replace, parameters=parameters
         )
-        self._afterwards("reading by the indexes of now", self.catch_up)
+        self._afterwards("reading by the new indexes", self.catch_up)
 
     def drop_index(self, name: str) -> None:
-        """Remove an index from the base table; later generations do not get it.
+        """Remove an index from the base table; later generations are built without it.
 
         Raises InvalidCallError for an unknown name and for the index of the primary key.
         """
         self._check_writable("write")
         drop_index(self._context, name)
-        self._afterwards("reading by the indexes of now", self.catch_up)
+        self._afterwards("reading by the new indexes", self.catch_up)
 
     def build_indexes(
         self, progress: Report | None = None, indexes: Sequence[str] | None = None
     ) -> list[str]:
-        """Extend the base table's indexes to the rows that were merged since they were built.
+        """Extend the base table's indexes to rows merged since they were built.
 
         Vector indexes keep their centroids and codebooks: nothing is trained.
 
         Args:
-            progress: is called after each index.
-            indexes: only those with these names; all by default.
+            progress: called after each index.
+            indexes: only the indexes with these names; all by default.
 
         Returns the names of the indexes that were behind.
         """
@@ -185,7 +184,8 @@ class MaintainedTable(TableHandle):
     def snapshot_regions(self) -> int:
         """Record the state of all regions in the MemWAL index, for `eventual` readers.
 
-        Returns the base table version that holds the record; a new one unless all is recorded.
+        Returns the base version with the record; a new version unless everything is recorded
+        already.
         """
         self._check_writable("write")
         base = self._tracker.latest()
@@ -200,22 +200,23 @@ class MaintainedTable(TableHandle):
         )
 
     def checkpoint(self, name: str, expires: Expires = None) -> int:
-        """Hold the table as a strong reader sees it now, for `open_table(uri, checkpoint=name)`.
+        """Retain the current state, as a strong reader sees it, for `open_table(uri,
+        checkpoint=name)`.
 
-        Nothing is copied or flushed: the base version (by a Lance tag), the flushed generations
-        and the WAL entries that the checkpoint reads are not collected while it lasts.
+        Nothing is copied or flushed: the base version (by a Lance tag), the flushed generations and
+        the WAL entries that the checkpoint reads are not collected while it exists.
 
         Args:
             name: letters, digits, dots, dashes and underscores.
-            expires: a time with a time zone, or a timedelta from now; None: until it is dropped.
+            expires: a time with a time zone, or a timedelta from now; None: never.
 
-        Returns the base table version that it holds.
+        Returns the base version that it retains.
         """
         self._check_writable("make checkpoints")
         return make_checkpoint(self._context, self._collector, self._base_of, name, expires)
 
     def checkpoints(self) -> pa.Table:
-        """One row a checkpoint, by name, expired ones too until they are collected."""
+        """One row per checkpoint, by name, including expired ones until they are collected."""
         return list_checkpoints(self._context)
 
     def drop_checkpoint(self, name: str) -> None:
@@ -232,26 +233,26 @@ class MaintainedTable(TableHandle):
         progress: Report | None = None,
     ) -> pa.Table:
         """Delete files that no reader needs: merged generations, flushed WAL entries, old region
-        manifests, leftovers of failed flushes and dead processes, and checkpoints that have
-        expired.
+        manifests, leftovers of failed flushes and dead processes, and expired checkpoints.
 
-        A generation goes once it is in the base table and in the indexes that are maintained, and
-        no retained base version's region snapshot and no checkpoint reads it. Any number of
-        collectors may run, beside readers, writers and mergers; if one dies, the next one completes
+        A generation is deleted once it is in the base table and in the maintained indexes, and no
+        checkpoint and no region snapshot of a retained base version reads it. Any number of
+        collectors may run beside readers, writers and mergers; if one dies, the next one completes
         its work.
 
         Args:
-            dry_run: only say what would be deleted.
-            older_than: readers that run for longer may get a SourceGoneError and must begin again;
-                change feeds that fall behind further must begin again.
-            versions_older_than: let Lance clean up base versions older than this, too, except
-                tagged ones; what their region snapshots hold goes with them. None keeps them all.
-            progress: is told how many files have been deleted.
+            dry_run: only return what would be deleted.
+            older_than: readers that run for longer may get a SourceGoneError and must start again;
+                change feeds that fall behind further must start again.
+            versions_older_than: also let Lance clean up base versions older than this, except
+                tagged ones, together with the files that their region snapshots retain. None keeps
+                all.
+            progress: called with the number of files deleted.
 
-        Returns one row a thing deleted: kind, region_id, path, bytes, files, reason.
+        Returns one row per deletion: kind, region_id, path, bytes, files, reason.
         """
         (self._check_present if dry_run else self._check_writable)("collect garbage")
-        self._tracker.latest()  # raises for a base table that was overwritten
+        self._tracker.latest()  # raises if the base table was overwritten
         return collect_garbage(
             self._context,
             dry_run=dry_run,
@@ -261,13 +262,13 @@ class MaintainedTable(TableHandle):
         )
 
     def check(self, progress: Report | None = None) -> CheckReport:
-        """Look at every invariant of the table: manifests, write-ahead logs, generations with their
+        """Check every invariant of the table: manifests, write-ahead logs, generations with their
         bloom filters and indexes, keys and their regions, merge progress, region snapshots,
-        checkpoints and leftovers. Reads all rows that are not merged, and the keys of the base
-        table. Changes nothing. It may run beside writers and jobs: a state that looks wrong is read
-        again before it is reported.
+        checkpoints and leftovers. Reads all unmerged rows, and the keys of the base table. Changes
+        nothing. It may run beside writers and jobs: a state that looks wrong is read again before
+        it is reported.
 
-        Returns a report that prints; `report.ok` says whether every row is there and right, and
+        Returns a report that prints. `report.ok` says whether every row is present and right;
         iterating gives the findings, the worst first.
         """
         self._check_present("check")

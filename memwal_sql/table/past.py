@@ -40,7 +40,7 @@ def check_moment(
 
 
 class PastTable(TableHandle):
-    """Handles of the table as it was."""
+    """Handles on past states of the table."""
 
     def as_of(
         self,
@@ -49,8 +49,8 @@ class PastTable(TableHandle):
         timestamp: datetime | str | None = None,
         checkpoint: str | None = None,
     ) -> Self:
-        """A handle that reads a past state of the table. Give one of the arguments, which are those
-        of `open_table`."""
+        """A handle on a past state of the table. Give one of the arguments, which are those of
+        `open_table`."""
         check_moment(version, timestamp, checkpoint)
         if version is None and timestamp is None and checkpoint is None:
             raise InvalidCallError("give a version, a timestamp or a checkpoint")
@@ -65,8 +65,8 @@ class PastTable(TableHandle):
         checkpoint: str | None,
         dataset: Any = None,
     ) -> Self:
-        """A handle on the past of the table at a context; `dataset` is the version's, if it has
-        been opened."""
+        """A handle on a past state of the table at a context; `dataset` is the version, if it is
+        open."""
         uri = context.uri
         opened_with = {"version": version, "timestamp": timestamp, "checkpoint": checkpoint}
         live: Checkpoint | None = None
@@ -90,17 +90,17 @@ class PastTable(TableHandle):
             }
         except (ConflictError, TableReplacedError) as error:
             raise InvalidCallError(
-                f"version {version} of {uri} has no regions of this table: it is from before the "
-                f"table was enabled, or of rows that were overwritten since; lance.dataset(uri, "
+                f"version {version} of {uri} has no regions of this table: it was made before the "
+                f"table was enabled, or its rows were overwritten since; lance.dataset(uri, "
                 f"version={version}) reads it"
             ) from error
         if table.reads_base_alone:
             warnings.warn(
-                f"version {version} of {uri} has no record of its regions' states: it reads as the "
-                "base table alone, without what was not merged by then; merges and "
+                f"version {version} of {uri} has no record of its regions' states: it shows the "
+                "base table alone, without rows that were not merged by then; merges and "
                 "snapshot_regions() make records",
                 UnrecordedVersionWarning,
-                stacklevel=3,  # of `open_table` and `as_of`
+                stacklevel=3,  # the caller of `open_table` or `as_of`
             )
         return table
 
@@ -110,7 +110,7 @@ def _snapshot_of(checkpoint: Checkpoint, base: BaseTable) -> PinnedSnapshot:
 
 
 def _named(context: TableContext, name: str) -> tuple[int, Checkpoint | None]:
-    """The version of a tag, or of a checkpoint and the checkpoint. Raises InvalidCallError that
+    """The version of a tag; or of a checkpoint, with the checkpoint. Raises InvalidCallError that
     lists the existing names."""
     try:
         return Tags(context).version(name), None

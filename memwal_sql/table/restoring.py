@@ -1,4 +1,4 @@
-"""Restores: the rows of a past state are written again."""
+"""Restores: writes the rows of a past state again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from memwal_sql.write.result import WriteResult
 
 
 class RestoredTable(PastTable, WrittenTable):
-    """Tags of versions, and the way back to one."""
+    """Tags, and restores of past states."""
 
     @property
     def tags(self) -> Tags:
@@ -41,22 +41,21 @@ class RestoredTable(PastTable, WrittenTable):
         `open_table`.
 
         Nothing is rolled back: rows that differ are upserted and later rows are deleted, by the
-            writer that INSERT uses. Readers, feeds and logs see ordinary writes, the past stays
-            readable, and a restore can be undone by another one. The current columns stay: columns
-            that were added since become null, and dropped ones do not return. Like other statements
-            it loses no concurrent write: rows that others write while it runs are compared again.
+        writer that INSERT uses. Readers, feeds and logs see ordinary writes, the past stays
+        readable, and another restore can undo this one. The columns do not change: columns added
+        since become null, and dropped ones do not return. Like other statements it loses no
+        concurrent write: rows that others write while it runs are compared again.
 
-        Returns how many rows were written. Raises InvalidCallError for a version without a record
-        of its regions, which would bring back the base table alone, and what `TableWriter.upsert`
-        raises; then some regions may have their rows.
+        Returns the number of rows written. Raises InvalidCallError for a version without a record
+        of its regions, as that shows the base table alone, and the errors of `TableWriter.upsert`;
+        some regions may have their rows then.
         """
         self._check_writable("be restored")
         past = self.as_of(version, timestamp=timestamp, checkpoint=checkpoint)
         if past.reads_base_alone:
             raise InvalidCallError(
-                f"version {past.version} has no record of its regions, so that nobody knows which "
-                "rows the table had: restore one that has (recorded_regions in table.history()), "
-                "or a checkpoint"
+                f"version {past.version} has no record of its regions, so its rows are unknown: "
+                "restore one that has (recorded_regions in table.history()), or a checkpoint"
             )
         columns = ByFieldId(past.stored_schema, self._tracker.verified().stored)
         return self.change(_Difference(self, past, columns).read, self.schema)
@@ -77,10 +76,10 @@ class _Difference:
             if self._names[field.name] is None and not field.nullable
         ]
         if lacking:
-            raise UnsupportedError(f"the required columns {lacking} did not exist at that version")
+            raise UnsupportedError(f"the version does not have the required columns {lacking}")
 
     def read(self, keys: pa.Table | None) -> RowChanges:
-        """The rows to write, of all keys or of some."""
+        """The rows to write, for all keys or some."""
         if keys is None:
             return self._all()
         then = keys.rename_columns(list(self._past.primary_key))
@@ -112,7 +111,7 @@ class _Difference:
         if then is None:
             return f"({now} IS NOT NULL)"
         if self._past.schema.field(then).type != field.type:
-            return "true"  # because fields inside it have other names
+            return "true"  # fields inside it have other names
         return f"(past.{_quoted(then)} IS DISTINCT FROM {now})"
 
     def _as_now(self, rows: pa.Table) -> pa.Table:

@@ -23,10 +23,10 @@ T = TypeVar("T")
 
 
 class ScannedTable(WrittenTable):
-    """Scans, and the same as Arrow tables and frames.
+    """Scans as streams, Arrow tables and frames.
 
     A table has the Arrow PyCapsule interface: pyarrow, polars, DuckDB, pandas and others take the
-        table itself, any number of times, and read what a strong reader sees each time.
+    table itself, any number of times, and read the current state each time.
     """
 
     def scan(
@@ -40,7 +40,7 @@ class ScannedTable(WrittenTable):
 
         Args:
             filter: a SQL condition as in WHERE.
-            limit: at most so many rows.
+            limit: the most rows to return.
         """
         return self._scanned(lambda rows: rows, columns, filter, limit, consistency)
 
@@ -84,7 +84,7 @@ class ScannedTable(WrittenTable):
         filter: str | None = None,  # noqa: A002
         consistency: Consistency = "strong",
     ) -> int:
-        """How many live rows there are, or how many meet `filter`, a SQL condition."""
+        """The number of live rows, or of those that meet `filter`, a SQL condition."""
         if filter is not None:
             return self._scanned(_count, (), filter, None, consistency)
 
@@ -102,9 +102,9 @@ class ScannedTable(WrittenTable):
         return self.scan().__arrow_c_stream__(requested_schema)
 
     def __datafusion_table_provider__(self, session: Any) -> Any:
-        """For `ctx.register_table(name, table)` and `ctx.read_table(table)`: the rows as a strong
-        reader sees them when a query begins. `memwal_sql.register` also registers the table
-        functions and the metadata tables."""
+        """For `ctx.register_table(name, table)` and `ctx.read_table(table)`: strong reads, each
+        when its query begins. `memwal_sql.register` also registers the table functions and the
+        metadata tables."""
         provider = MountedTable(TableProvider(self.uri, self))
         return provider.__datafusion_table_provider__(session)
 
@@ -116,7 +116,7 @@ class ScannedTable(WrittenTable):
         limit: int | None,
         consistency: str,
     ) -> T:
-        """The result of `use` for the rows; it is called again if files have gone meanwhile."""
+        """The result of `use` for the rows; it is called again if files were deleted meanwhile."""
         if limit is not None and (
             isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit < 1 << 63
         ):

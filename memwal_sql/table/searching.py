@@ -40,21 +40,21 @@ class SearchedTable(TableHandle):
         consistency: Consistency = "strong",
         **options: Unpack[VectorOptions],
     ) -> pa.Table:
-        """The `k` live rows nearest to a vector, with `_distance` (float32), the nearest first.
+        """The `k` live rows nearest to a vector, nearest first, with `_distance` (float32).
 
         Args:
-            query: a vector as a list, array or bytes; or several, as the rows of a matrix or a
-                list of lists: then each has its `k` rows, and `query_index` (int32) says whose a
-                row is.
+            query: a vector as a list, array or bytes; or several, as the rows of a matrix or a list
+                of lists. Each of several has its `k` rows, and `query_index` (int32) gives its
+                position.
             filter: a SQL condition; only rows that meet it are ranked.
-            columns: which columns; all of them by default.
-            options: `metric` (`"l2"`, squared; `"cosine"`, `"dot"`, `"hamming"`; that of the
-                column's index when left out), `nprobes`, `refine_factor` and `ef` for how
-                thoroughly an index is searched, `exact=True` to measure every row, `lower_bound`
-                and `upper_bound` for distances within these only.
+            columns: the columns; all of them by default.
+            options: `metric` (`"l2"`, squared; `"cosine"`, `"dot"`, `"hamming"`; by default the
+                column's index decides), `nprobes`, `refine_factor` and `ef` for how thoroughly an
+                index is searched, `exact=True` to measure every row, `lower_bound` and
+                `upper_bound` for distances between these only.
 
-        A column needs no index: its rows are measured one by one then. Raises InvalidCallError
-        naming the value and the remedy.
+        Without an index on the column every row is measured. Raises InvalidCallError naming the
+        value and the remedy.
         """
         search = partial(vector_search, column=column, query=query, k=k, options=options)
         return self._searched(search, filter, columns, consistency)
@@ -70,23 +70,23 @@ class SearchedTable(TableHandle):
         consistency: Consistency = "strong",
         **options: Unpack[TextOptions],
     ) -> pa.Table:
-        """The `k` live rows that match a text query best, with `_score` (float32), best first.
+        """The `k` live rows that match a text query best, best first, with `_score` (float32).
 
-        Scores are those of BM25 over all live rows, whatever part of the table they are in.
+        Scores are BM25 scores over all live rows, whatever part of the table they are in.
 
         Args:
             column: the column to search, or several, of which the best one counts.
             query: words, any of which may match; or a query in the JSON form, a string or a
                 mapping: `{"phrase": {"query": "write ahead log", "slop": 1}}` (see
-                `exec_nodes.text.query.parse`). An empty text and stop words find nothing. In words
-                AND, OR, NOT, quotation marks, + and - mean nothing: `operator="AND"` asks for
+                `exec_nodes.text.query.parse`). An empty text and stop words find nothing. In words,
+                AND, OR, NOT, quotation marks, + and - have no meaning: `operator="AND"` asks for
                 all words, and the JSON form has `boolean` and `phrase`.
             filter: a SQL condition; only rows that meet it are ranked. It changes no score.
-            columns: which columns; all of them by default.
-            options: of a query of words: `operator` (`"OR"`, `"AND"`), `boost`, `fuzziness`,
+            columns: the columns; all of them by default.
+            options: for a query of words: `operator` (`"OR"`, `"AND"`), `boost`, `fuzziness`,
                 `max_expansions`, `prefix_length`, `minimum_should_match`.
 
-        A column needs no index: its texts are tokenized then. Raises InvalidCallError naming the
+        Without an index on the column its texts are tokenized. Raises InvalidCallError naming the
         value and the remedy.
         """
         search = partial(full_text_search, column=column, query=query, k=k, options=options)
@@ -105,15 +105,16 @@ class SearchedTable(TableHandle):
         consistency: Consistency = "strong",
         **options: Unpack[HybridOptions],
     ) -> pa.Table:
-        """The `k` live rows that do best in a vector and a text search together, best first.
+        """The `k` live rows that rank best in a vector and a text search together, best first.
 
         The two rankings are fused by reciprocal rank: a row gets `weight / (60 + rank)` from each
-            ranking that has it. Adds `_distance` and `_score` (null where that search does not have
-            the row) and `_relevance_score` (float32).
+        ranking that has it. Adds `_distance` and `_score` (null if that search does not have the
+        row) and `_relevance_score` (float32).
 
         Args:
-            options: those of the two searches, and `candidates`, how many rows of each ranking
-                count (four times `k`), `vector_weight` and `text_weight` (1), and `rrf_k` (60).
+            options: the options of the two searches, and `candidates`, the number of rows of each
+                ranking that count (four times `k`), `vector_weight` and `text_weight` (1), and
+                `rrf_k` (60).
         """
         search = partial(
             hybrid_search,

@@ -15,48 +15,48 @@ class ShownTable(TableHandle):
     """Regions, generations, write-ahead logs and indexes, for people."""
 
     def regions(self) -> pa.Table:
-        """One row a region: its values, epoch, positions and generations."""
+        """One row per region: its values, epoch, positions and generations."""
         self._check_present("show the present")
         return inspect.regions(self._tracker.latest(), self._collector.registry)
 
     def generations(self) -> pa.Table:
-        """One row a generation in memory or in files of its own, merged ones among them."""
+        """One row per generation in memory or in files of its own, including merged ones."""
         self._check_present("show the present")
         return inspect.generations(self._tracker.latest(), self._collector.registry)
 
     def wal(self) -> pa.Table:
-        """One row a stored WAL entry, in order of region and position."""
+        """One row per stored WAL entry, by region and position."""
         self._check_present("show the present")
         return inspect.wal(self._context, self._tracker.latest(), self._collector.registry)
 
     def indexes(self) -> pa.Table:
-        """One row an index of the base table."""
+        """One row per index of the base table."""
         base = self._collector.newest()
         return inspect.indexes(base)
 
     def history(self) -> pa.Table:
-        """One row a base version that is left, ascending: `version`, `timestamp`, `operation` as
-        Lance calls it, rows, files and bytes of the base, how many regions are recorded
-        (null: none), and its tags."""
+        """One row per base version that exists, ascending: `version`, `timestamp`, Lance's
+        `operation`, rows, files and bytes of the base, the number of recorded regions (null: no
+        record), and its tags."""
         self._check_present("show the present")
         return history.history(self._context, self._tracker.latest())
 
     def snapshots(self) -> pa.Table:
-        """One row a name under which the table can be read as it was: `name`, `kind`
-        (`checkpoint` or `tag`), base `version`, `created`, `expires`."""
+        """One row per name of a past state: `name`, `kind` (`checkpoint` or `tag`), base `version`,
+        `created`, `expires`."""
         self._check_present("show the present")
         return history.snapshots(self._context, self._tracker.latest())
 
     def files(self) -> pa.Table:
-        """One row a file that holds current rows: `kind` (`base`, `deletion`, `generation`, `wal`),
-        `region_id`, `number` of the fragment, generation or entry, `path` in the table's folder,
-        `bytes`, as far as they are known."""
+        """One row per file that holds current rows: `kind` (`base`, `deletion`, `generation`,
+        `wal`), `region_id`, `number` of the fragment, generation or entry, `path` in the table's
+        folder, `bytes`, where known."""
         self._check_present("show the present")
         return history.files(self._context, self._tracker.latest(), self._collector.registry)
 
     def overview(self) -> Overview:
-        """The table's tree as numbers: regions, generations, sizes, merge and index progress; of
-        a handle on a version, as they were recorded there."""
+        """The table's tree as numbers: regions, generations, sizes, merge and index progress; a
+        handle on a version shows those recorded in it."""
         base = self._collector.newest()
         return overview(self._context, base, self._collector.registry, pinned=self._pinned)
 

@@ -21,22 +21,22 @@ from planner.predicates.expr import Predicate
 
 
 class SharedTable(MaintainedTable):
-    """Pinned snapshots for the tasks of a read, and staged rows of the tasks of a write."""
+    """Pinned snapshots for the tasks of a read, and staged rows for the tasks of a write."""
 
     def pin(self, consistency: str = "strong", filters: Sequence[Predicate] = ()) -> PinnedSnapshot:
-        """A description of the current snapshot, which pickles and any process rebuilds."""
+        """A description of the current snapshot; it pickles, and any process can rebuild it."""
         return self._collector.pin(consistency, filters)
 
     def pinned_table(self) -> PinnedTable:
-        """Rebuilds snapshots that a handle of the same table pinned, here or elsewhere."""
+        """Rebuilds snapshots that a handle on the same table pinned, here or elsewhere."""
         return PinnedTable(self._context)
 
     def stager(self, job: str, form: RowForm, *, replaces: bool = False) -> Stager:
         """Stages the rows of one task of a distributed write, for a `publisher` to publish, or for
-        `replace_staged` where they are all that the table shall have.
+        `replace_staged` to replace all rows with.
 
         Args:
-            job: names the folder of what the job's tasks stage; `discard_staged` removes it.
+            job: names the folder that the job's tasks stage into; `discard_staged` removes it.
         """
         self._check_writable("write")
         base = self._tracker.latest()
@@ -60,16 +60,16 @@ class SharedTable(MaintainedTable):
         )
 
     def compactor(self) -> Compactor:
-        """Compacts the base table in tasks, which other processes execute; `compact` does it all
-        by itself."""
+        """Compacts the base table in tasks that other processes execute; `compact` does it in one
+        call."""
         self._check_writable("compact")
         return Compactor(self._context, self._regions_now)
 
     def replace_staged(self, tasks: Sequence[StagedTask]) -> int:
-        """Replace all rows by what tasks have staged, in one step that readers see.
+        """Replace all rows by staged ones, in one step for readers.
 
-        Other writers are fenced. Returns the base table version that has the new rows; raises what
-        `Publisher.publish` raises, and RetryError when other commits kept coming in between.
+        Other writers are fenced. Returns the base version with the new rows; raises the errors of
+        `Publisher.publish`, and RetryError when other commits kept coming in between.
         """
         return self._replaced(lambda replace: replace.by(tasks))
 
@@ -89,20 +89,20 @@ class SharedTable(MaintainedTable):
         return version
 
     def _manifests(self) -> list[RegionManifest]:
-        """The manifests of all regions, as they are now."""
+        """The current manifests of all regions."""
         return [
             region.refresh() for region in self._collector.registry.regions(self._tracker.latest())
         ]
 
     def replace_rows(self, rows: pa.Table | Callable[[], pa.Table]) -> int:
-        """Replace all rows by these, whose keys differ, in one step that readers see.
+        """Replace all rows by these, whose keys must differ, in one step for readers.
 
-        Rows that are made of those of the table are given as a function. It is called when other
-        writers are fenced, and again where one of them has come back meanwhile; so no row is
-        replaced that it has not read.
+        Give rows that are computed from the table's own rows as a function. It is called once other
+        writers are fenced, and again if one of them has come back meanwhile, so that it has read
+        every row that it replaces.
 
-        Other writers are fenced. Returns the base table version that has the new rows; raises what
-        `replace_staged` raises.
+        Other writers are fenced. Returns the base version with the new rows; raises the errors of
+        `replace_staged`.
         """
         job = f"replace-{uuid4().hex}"
 
@@ -120,11 +120,11 @@ class SharedTable(MaintainedTable):
             self._afterwards("removing what was staged", lambda: self.discard_staged(job))
 
     def last_batch(self, query_id: str) -> int:
-        """The last batch of a query that is complete here; -1 when there is none."""
+        """The last complete batch of a query here; -1 if there is none."""
         return last_complete(self._context.store, query_id)
 
     def discard_staged(self, job: str) -> None:
-        """Remove what the tasks of a job have staged and nobody has published."""
+        """Remove rows that the tasks of a job staged and nobody published."""
         folder = staging_folder(job)
         self._context.check_writes()
         discard(self._context.store, folder)

@@ -1,4 +1,4 @@
-"""The table handle: what a program does with a MemWAL table."""
+"""The table handle: everything that a program does with a MemWAL table."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from memwal_sql.table.showing import ShownTable
 class Table(ScannedTable, SearchedTable, AlteredTable, ShownTable, RestoredTable):
     """A Lance table with an LSM tree in front of it.
 
-    Safe to share between threads. Reads are strongly consistent unless they say otherwise: what
-    any writer has been told is durable is seen, and what this process's own writers have buffered.
+    Safe to share between threads. Reads are strongly consistent by default: they see every row that
+    any writer reported as durable, and those that this process's own writers have buffered.
     """
 
     def get(self, keys: Any, columns: Sequence[str] | None = None) -> pa.Table:
-        """The live rows with these primary keys, in the order asked; absent keys give no row.
+        """The live rows with these primary keys, in the order of the keys; absent keys give no row.
 
         Args:
-            keys: one key or many: values, tuples for a composite key, or anything Arrow that has
-                the key columns. A key given twice is answered once.
-            columns: which columns; all of them by default.
+            keys: one key or many: values, tuples for a composite key, or any Arrow data with the
+                key columns. A key given twice is answered once.
+            columns: the columns; all of them by default.
         """
 
         def rows(base: BaseTable) -> pa.Table:
@@ -54,23 +54,22 @@ class Table(ScannedTable, SearchedTable, AlteredTable, ShownTable, RestoredTable
         until: Offsets | None = None,
         columns: Sequence[str] | None = None,
     ) -> pa.RecordBatchReader:
-        """The rows written after a place, region by region in the order of writing, as the table's
-        columns and `_change` (`upsert` or `delete`), `_region` (id), `_position` (in the region's
-        WAL) and `_generation`. Deletes have their key only. What is durable is here, and nothing
-        else; the stream ends with what was there when it came to the region. What others change
-        in the base table itself is not here: rows from before `enable`, Lance's own writes, a
-        replacement of all rows.
+        """The rows written after a place, region by region in the order of writing, with the
+        table's columns and `_change` (`upsert` or `delete`), `_region` (id), `_position` (in the
+        region's WAL) and `_generation`. Deletes have their key only. The stream has durable rows
+        only, and ends with those that existed when it came to the region. Changes in the base table
+        itself are not included: rows from before `enable`, Lance's own writes, a replacement of all
+        rows.
 
         Args:
             region: its id or name; all regions by default.
-            after: a WAL position, or `[position, generation]` as the last row read has them; by
-                region id or name for several regions. A region that is not named is read from its
-                beginning.
-            until: the last place to be read, the same way; a region that is not named is not read.
-            columns: which columns of the table; all of them by default.
+            after: a WAL position, or `[position, generation]` as in the last row read; by region id
+                or name for several regions. A region that is not named is read from its beginning.
+            until: the last place to read, in the same form; a region that is not named is not read.
+            columns: the columns of the table; all of them by default.
 
-        Raises ChangesCollectedError, here or in the middle of the stream, where changes after
-        `after` were collected, and InvalidCallError for a place or a region that is not there.
+        Raises ChangesCollectedError, here or in the middle of the stream, if changes after `after`
+        were collected, and InvalidCallError for a place or a region that does not exist.
         """
         self._check_present("follow changes")
         return changes(

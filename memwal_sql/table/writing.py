@@ -46,10 +46,10 @@ class WrittenTable(TableHandle):
     def writer(
         self, *, region: str | None = None, **options: Unpack[WriterArguments]
     ) -> TableWriter:
-        """A writer, to be used as a context manager; it claims regions as rows come for them.
+        """A writer, to use as a context manager; it claims regions when rows come for them.
 
         Args:
-            region: the region's name or UUID, for tables with manual regions only.
+            region: the region's name or UUID, only for tables with manual regions.
             options: the fields of `WriterOptions`, such as `durable=True, indexed=True`.
         """
         self._check_present("write")
@@ -61,18 +61,18 @@ class WrittenTable(TableHandle):
         return self._open_writer(base, region=region, options=WriterOptions(**options))
 
     def insert(self, rows: pa.Table, columns: pa.Schema) -> int:
-        """Upsert the rows of an INSERT statement, durably, and return how many there are.
+        """Upsert the rows of an INSERT statement, durably, and return their number.
 
-        They go through the writer that this process has open for the table, or through one of
-        INSERT's own: claiming for every statement would fence the writer of the one before. Its own
-        is opened again when somebody else took a region over, or when the columns have changed, as
-        SQL has no words for that; a program's writer is left to the program.
+        They go through the writer that this process has open for the table, or through INSERT's
+        own: claiming for every statement would fence the writer of the previous one. INSERT's own
+        writer is opened again when another writer took a region over, or when the columns have
+        changed, as SQL has no words for that; a program's writer is left to the program.
 
         Args:
-            columns: those that the statement was planned with.
+            columns: the columns that the statement was planned with.
 
-        Raises ReopenError when these are not the table's any more, RetryError when others kept
-        taking the regions over, and what `TableWriter.upsert` raises.
+        Raises ReopenError if the table has other columns by now, RetryError if others kept taking
+        the regions over, and the errors of `TableWriter.upsert`.
         """
         self._check_present("write")
 
@@ -80,11 +80,11 @@ class WrittenTable(TableHandle):
             writer = self._writer_for_insert(columns)
             try:
                 written: int = writer.upsert(rows).rows
-                writer.land()  # an INSERT is durable, whatever the program's own writer is for
+                writer.land()  # an INSERT is durable, whatever the program's own writer promises
                 return written
             except WriterFailedError:
                 raise
-            except ReopenError as error:  # fenced, or closed meanwhile: its rows are durable then
+            except ReopenError as error:  # fenced, or closed meanwhile, with its rows durable
                 if not (writer.of_insert or writer.closed):
                     raise
                 raise ConflictError(str(error)) from error
@@ -93,7 +93,7 @@ class WrittenTable(TableHandle):
             return with_retries(upsert, f"INSERT into {self.uri}", on=ConflictError)
         except ConflictError as error:
             raise RetryError(
-                f"other writers took regions of {self.uri} over {ATTEMPTS} times while this INSERT "
+                f"other writers took over regions of {self.uri} {ATTEMPTS} times while this INSERT "
                 "claimed them: run it again, or let one process write"
             ) from error
 
@@ -105,11 +105,11 @@ class WrittenTable(TableHandle):
         whole: bool = False,
         isolation: str = SNAPSHOT,
     ) -> WriteResult:
-        """Write what a statement computes from the rows that it reads, durably, by the writer that
-        `insert` uses; see `TableWriter.change`. Where somebody else takes the regions over before
-        anything is written, all is read and computed again.
+        """Write the changes that a statement computes from the rows it reads, durably, by the
+        writer that `insert` uses; see `TableWriter.change`. If others take the regions over before
+        anything is written, everything is read and computed again.
 
-        Raises what that raises, ReopenError as `insert` does, and RetryError where others kept
+        Raises the errors of that, ReopenError as `insert` does, and RetryError if others kept
         taking the regions over and nothing was written.
         """
         self._check_present("write")
@@ -125,20 +125,20 @@ class WrittenTable(TableHandle):
                     raise
                 raise _TakenOverError from error
             if result.reached != DURABLE:
-                writer.land()  # a statement is, whatever the program's own writer is for
+                writer.land()  # a statement is durable, whatever the program's own writer promises
             return result
 
         try:
             return with_retries(change, f"a statement on {self.uri}", on=_TakenOverError)
         except _TakenOverError as error:
             raise RetryError(
-                f"other writers kept taking regions of {self.uri} over, or replacing its rows, "
-                "while this statement ran: nothing of it was written, run it again, or let one "
-                "process write"
+                f"other writers kept taking over regions of {self.uri}, or replacing its rows, "
+                "while this statement ran: nothing was written, run it again, or let one process "
+                "write"
             ) from error.__cause__
 
     def close(self) -> None:
-        """Close the writer that INSERT statements opened, if any."""
+        """Close the writer that INSERT statements opened, if there is one."""
         with self._insert_lock:
             writer, self._insert_writer = self._insert_writer, None
         if writer is not None:
@@ -158,10 +158,10 @@ class WrittenTable(TableHandle):
             if writer is not None and not writer.of_insert:
                 raise ReopenError(
                     f"the columns of {self.uri} have changed since this process opened its writer: "
-                    "close that one, and open a new one or leave it to INSERT"
+                    "close it, and open a new one or leave that to INSERT"
                 )
             for old in (writer, self._insert_writer):
-                with suppress(MemWalError):  # its rows are durable, and nobody waits for it
+                with suppress(MemWalError):  # its rows are durable, and nobody waits for them
                     if old is not None:
                         old.close()
             self._insert_writer = self._open_writer(
@@ -185,7 +185,7 @@ class WrittenTable(TableHandle):
             base=BaseFormat.of(base.dataset),
             check_claimable=partial(self._check_claimable, base.etag),
             region_of=self._region_of,
-            rows=cast(LiveRows, self),  # what is above this part of the handle reads
+            rows=cast(LiveRows, self),  # the subclasses of this part add the reads
             regions=self._all_regions,
             indexes=self._index_recipes,
             last_indexes=self._last_index_recipes,
@@ -202,7 +202,7 @@ class WrittenTable(TableHandle):
         return self._tracker.current.details.merged_generations.get(region_id, 0)
 
     def _check_claimable(self, etag: str) -> None:
-        # The base may have been restored to a version too old since the writer was opened.
+        # The base may have been restored to an earlier version since the writer was opened.
         if (latest := self._tracker.latest()).etag != etag:
             self._collector.check_watermarks(latest)
 

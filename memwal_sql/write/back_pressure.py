@@ -1,5 +1,5 @@
-"""Back-pressure: the unflushed bytes of all regions of one table writer, with a limit, and those of
-the copies that are being written."""
+"""Back-pressure: a limit on the unflushed bytes of all regions of one table writer, copies that are
+being written included."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from exec_nodes.base.threads import Changes
 from memwal_sql.errors import BackPressureError
 from memwal_sql.storage.deadlines import check_deadline, remaining
 
-# How often a waiting write asks again for something to be flushed.
+# Seconds after which a waiting write asks again for a flush.
 _ASK_AGAIN_SECONDS = 0.2
 _NOT_WRITTEN = "these rows were not written"
 
 
 class MemoryBudget:
-    """Counts bytes that are in memory and not flushed. Safe to use from several threads."""
+    """Counts unflushed bytes in memory. Safe to use from several threads."""
 
     def __init__(
         self, limit: int, timeout_s: float, clock: Callable[[], float] = time.monotonic
@@ -41,7 +41,7 @@ class MemoryBudget:
             self._used += size
 
     def release(self, size: int) -> None:
-        """Bytes were flushed."""
+        """Stop counting bytes that were flushed."""
         with self._lock:
             self._used -= size
             self._freed.tell()
@@ -67,7 +67,7 @@ class MemoryBudget:
             self.wait_for_room(size, relieve)
 
     def wait_for_room(self, size: int, relieve: Callable[[], None]) -> None:
-        """Return when `size` more bytes fit, or when nothing at all is held. `relieve` is called to
+        """Return when `size` more bytes fit, or when nothing is counted. `relieve` is called to
         start a flush; its errors end the wait. Raises BackPressureError after the time limit, and
         DeadlineExceededError.
         """

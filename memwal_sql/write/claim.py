@@ -1,14 +1,14 @@
-"""Claiming a region: from then on its earlier writers can write nothing (protocol rule 4).
+"""Claiming a region: from then on its earlier writers can't write (protocol rule 4).
 
 Specification 1, "Writer Fencing". The order makes it safe without clocks:
 
-1. Replay the WAL entries that there are. Where that fails nothing is fenced: the writer that has
-   the region may hold these rows in memory, and flush them.
+1. Replay the existing WAL entries. If that fails nothing is fenced: the region's writer may have
+   these rows in memory, and flush them.
 2. Commit the next writer epoch.
-3. Put a fence into the WAL. Every older writer has its next position at or below it, so its next
+3. Put a fence into the WAL. The next position of every older writer is at or below it, so its next
    append finds the position taken.
-4. Read the manifest again, to make sure that the epoch is still ours.
-5. Replay what came meanwhile.
+4. Read the manifest again, to make sure that the epoch is still the highest.
+5. Replay entries that came meanwhile.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _log = life_log(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RegionClaim:
-    """The right to write a region, until somebody commits a higher epoch.
+    """The right to write a region, until another writer commits a higher epoch.
 
     `manifest` is the region's manifest as of the claim.
     """
@@ -69,17 +69,17 @@ def claim(
 ) -> Claim:
     """Become the region's writer.
 
-    `make` gives an empty MemTable of a generation. `values` are the region's, to be written down
-    where its manifest leaves them out. `newest` is a manifest that was just read or created: the
-    commit of the epoch finds out whether it is the newest still. `check` raises where this package
-    must not write the table any more, which is certain only once the epoch is committed: who has
-    raised the table's version claims every region after that, and fences whoever was earlier.
-    `merged` is up to which generation a base version says that it has the region's.
+    `make` makes an empty MemTable for a generation. `values` are the region's values, written down
+    if its manifest leaves them out. `newest` is a manifest that was just read or created: the
+    commit of the epoch finds out whether it is still the newest. `check` raises if this package
+    must not write the table any more, which is certain only once the epoch is committed: a program
+    that has raised the table's version claims every region after that, and fences earlier writers.
+    `merged` is the last generation of the region in a base version.
 
     Raises FencedError when another writer claims the region meanwhile, RegionSealedError when it
-    takes no writers, CorruptFileError when its WAL is damaged and TableReplacedError where more is
-    merged than it has, which change nothing. A claim that
-    fails at any other point leaves nothing but a higher epoch and a fence.
+    takes no writers, CorruptFileError when its WAL is damaged and TableReplacedError when more of
+    it is merged than exists; these change nothing. A claim that fails at any other point leaves
+    only a higher epoch and a fence.
     """
     log = _read_log(manifests, wal, newest or manifests.latest(), make)
     own = _commit_epoch(manifests, log.manifest, values, merged)
@@ -88,14 +88,14 @@ def claim(
         log = _read_log(manifests, wal, own, make)
         _check_epoch(log.manifest, epoch)
     fence = _put_fence(wal, own.region_id, epoch, log.end)
-    # Without this look two claimers whose fences both landed would both think they had won.
+    # Without this check two claimers whose fences both landed would both think they had won.
     newer, _, above = _run_probes(
         wal.remote, lambda: manifests.newer(own), check, lambda: wal.read(fence + 1)
     )
     manifest: RegionManifest = newer or own
     _check_epoch(manifest, epoch)
     replayed = log.replayed
-    if log.torn:  # they may have been under way
+    if log.torn:  # their writer may have been writing them
         first = manifest.replay_after_wal_entry_position + 1
         replayed = replay(wal, first, fence, manifest.current_generation, make)
     else:
@@ -116,8 +116,8 @@ def claim_new(
     manifests: RegionManifests, wal: Wal, check: Callable[[], None], creation: RegionManifest
 ) -> Claim | RegionManifest:
     """Create a region whose writer is its creator, by the epoch of its first manifest. If the
-    region has any other file, returns its newest manifest, for a `claim`. Raises what `claim`
-    raises.
+    region has any other file, returns its newest manifest, for a `claim`. Raises the errors of
+    `claim`.
     """
     first = manifests.put_first(replace(creation, writer_epoch=1))
     if first is None:
@@ -128,7 +128,7 @@ def claim_new(
     data = encode_fence(writer_epoch=first.writer_epoch)
     with suppress(TornEntryError):
         fence = 1 if wal.append(1, data).existing is None else 0
-    # Asked after the fence, as in a claim: this finds a higher epoch that was committed by now.
+    # Checked after the fence, as in a claim: this finds a higher epoch committed by now.
     versions, _, taken = _run_probes(wal.remote, manifests.versions, check, wal.positions)
     if versions == [1] and taken == [fence]:
         return _claimed(first, (), fence)
@@ -145,7 +145,7 @@ def _claimed(manifest: RegionManifest, memtables: Sequence[ReplayedMemTable], fe
 
 
 def fenced(region_id: UUID, epoch: int, by: int) -> FencedError:
-    """The error for a writer of `epoch` that epoch `by` has taken over from."""
+    """The error for a writer of `epoch` that a writer of epoch `by` has fenced."""
     _log.info("fenced the writer of region %s, epoch %d: epoch %d took over", region_id, epoch, by)
     return FencedError(
         f"region {region_id}: the writer of epoch {by} took over from this one of epoch {epoch}; "
@@ -155,8 +155,8 @@ def fenced(region_id: UUID, epoch: int, by: int) -> FencedError:
 
 @dataclass(frozen=True, slots=True)
 class _Log:
-    """The WAL above `manifest`, replayed up to `end`, the first position that is not taken; `torn`
-    are positions that were cut off."""
+    """The WAL above `manifest`, replayed up to `end`, the first free position; `torn` are the
+    positions of torn entries."""
 
     manifest: RegionManifest
     replayed: Replay
@@ -167,8 +167,8 @@ class _Log:
 def _read_log(
     manifests: RegionManifests, wal: Wal, manifest: RegionManifest, make: MakeMemTable
 ) -> _Log:
-    """The WAL above `manifest`, or above a newer one. Raises CorruptFileError where it is damaged
-    and no newer manifest has flushed what is."""
+    """The WAL above `manifest`, or above a newer one. Raises CorruptFileError if it is damaged and
+    no newer manifest has flushed the damaged part."""
     while True:
         first = manifest.replay_after_wal_entry_position + 1
         try:
@@ -216,12 +216,12 @@ def _check_epoch(manifest: RegionManifest, epoch: int) -> None:
 
 
 def _first_free(wal: Wal, manifest: RegionManifest) -> int:
-    """The first position above all that the manifest knows of and that is not taken. Raises
-    CorruptFileError where one above it is taken."""
+    """The first free position above all that the manifest names. Raises CorruptFileError if a
+    position above it is taken."""
     free = 1 + max(manifest.replay_after_wal_entry_position, manifest.wal_entry_position_last_seen)
     taken = frozenset(wal.positions())
     last = max(taken, default=0)
-    # A listing of a folder may lack what was written while it was taken.
+    # A listing may lack entries that were written during it.
     while free in taken or (free < last and wal.exists(free)):
         free += 1
     if free < last:
@@ -232,7 +232,7 @@ def _first_free(wal: Wal, manifest: RegionManifest) -> int:
 def _put_fence(
     wal: Wal, region_id: UUID, epoch: int, position: int, skipped: tuple[int, ...] = ()
 ) -> int:
-    """Put a fence at the first free position from `position` on, and return where it landed."""
+    """Put a fence at the first free position from `position` on, and return its position."""
     data = encode_fence(writer_epoch=epoch, skipped=skipped)
     while True:
         try:

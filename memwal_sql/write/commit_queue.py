@@ -1,4 +1,4 @@
-"""The writes of a region that are not in the WAL yet, and which of them its next entry holds.
+"""The writes of a region that are not in the WAL yet, and the choice of its next entry's.
 
 Specification 2, "WAL Flush"; protocol rule 6. Nothing here locks: the region writer holds its lock
 around every call.
@@ -17,8 +17,8 @@ from memwal_sql.errors import MemWalError
 from memwal_sql.write.generations import OpenGeneration, OpenGenerations
 from memwal_sql.write.options import WriterOptions
 
-# The seconds that putting an entry may take, well within the store's time limit (30 s) on a slow
-# link too: an entry that timed out may have landed, so the next attempt has the same size.
+# Seconds that putting an entry may take, well within the store's time limit (30 s) even on a slow
+# link: an entry that timed out may have landed, so the next attempt has the same size.
 _ENTRY_SECONDS = 5.0
 _FIRST_ENTRY_BYTES = 1 << 20
 _LEAST_ENTRY_BYTES = 1 << 18
@@ -30,11 +30,11 @@ class PendingWrite:
 
     Attributes:
         ticket: its place in the order of writing, from 1.
-        generation: the one that it belongs to; a durable write gets it with its entry.
+        generation: its generation; a durable write gets it with its entry.
         size: bytes in memory.
-        since: the time when it was made.
-        position: of its entry, once that has landed.
-        error: why it is unknown whether its entry has landed, or why it has not.
+        since: the time of the call.
+        position: the position of its entry, once that has landed.
+        error: the reason why the entry has not landed, or may not have.
     """
 
     ticket: int
@@ -47,7 +47,7 @@ class PendingWrite:
 
 
 class PendingWrites:
-    """A queue, in the order of writing."""
+    """A queue of writes, in the order of writing."""
 
     def __init__(self, options: WriterOptions, clock: Callable[[], float]) -> None:
         self._options = options
@@ -59,8 +59,7 @@ class PendingWrites:
 
     @property
     def last_ticket(self) -> int:
-        """The ticket of the newest write, also when it is not pending any more; 0: there was
-        none."""
+        """The ticket of the newest write, even if it is not pending any more; 0 without any."""
         return self._tickets
 
     @property
@@ -70,7 +69,7 @@ class PendingWrites:
 
     @property
     def full(self) -> bool:
-        """Whether there is enough for an entry, by bytes or by number."""
+        """Whether the writes suffice for an entry, by bytes or by number."""
         options = self._options
         return (
             self._bytes >= options.wal_flush_bytes or len(self._writes) >= options.wal_flush_writes
@@ -78,8 +77,8 @@ class PendingWrites:
 
     @property
     def due(self) -> bool:
-        """Whether there is enough, the first one has waited long enough, or its generation waits
-        for it to be flushed."""
+        """Whether the writes suffice for an entry, the first one has waited long enough, or its
+        generation waits for it to be flushed."""
         if not self._writes:
             return False
         first = self._writes[0]
@@ -93,7 +92,7 @@ class PendingWrites:
         size: int,
         generation: OpenGeneration | None,
     ) -> PendingWrite:
-        """Put rows, `size` bytes of them, at the end."""
+        """Append rows of `size` bytes."""
         self._tickets += 1
         write = PendingWrite(self._tickets, batch, generation, size, self._clock())
         self._writes.append(write)
@@ -101,7 +100,7 @@ class PendingWrites:
         return write
 
     def take_entry(self, generations: OpenGenerations) -> tuple[OpenGeneration, list[PendingWrite]]:
-        """Take the writes that the next entry holds: one at least, and all of one generation."""
+        """Take the writes of the next entry: at least one, and all of one generation."""
         options, first = self._options, self._writes[0]
         generation = first.generation or generations.room_for(first.batch.num_rows, first.size)
         room = options.memtable_rows - (0 if first.generation else generation.memtable.rows)
@@ -127,12 +126,12 @@ class PendingWrites:
         return generation, group
 
     def landed(self, group: list[PendingWrite], seconds: float) -> None:
-        """An entry was put in this time: the next one takes no more than `_ENTRY_SECONDS` would."""
+        """Note the time of putting an entry: the next one is limited to `_ENTRY_SECONDS`."""
         size = sum(write.size for write in group)
         bound = size * _ENTRY_SECONDS / seconds if seconds > 0 else inf
         self._entry_bytes = max(_LEAST_ENTRY_BYTES, bound)
 
     def clear(self) -> None:
-        """Drop all of them."""
+        """Drop all writes."""
         self._writes.clear()
         self._bytes = 0

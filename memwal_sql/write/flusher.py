@@ -1,8 +1,8 @@
 """Flushing sealed MemTables of a region in the background (specification 2, "MemTable Flush").
 
 Several generations may be written to storage at once; each becomes visible by one manifest commit,
-and commits go in the order of generations (protocol rule 7). A generation that could not be written
-loses nothing: its rows are in the WAL, and the next claim replays them.
+and commits go in the order of generations (protocol rule 7). A failed write loses nothing: the rows
+are in the WAL, and the next claim replays them.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ class _Flush:
 class RegionFlusher:
     """Writes and commits the sealed MemTables of one region.
 
-    `write` writes a generation durably into a new folder at each call. `check` raises where the
-    table must not be written any more: it is called for each generation, beside the writing where
-    the store is remote. What it misses the commit finds, as who shuts writers out claims every
-    region after that. `merged` is up to which generation the base table says that it has the
-    region's. `submit` lets a call be made soon, on another thread: `committed` and `failed` are
-    called there, without any lock held.
+    `write` writes a generation durably into a new folder at each call. `check` raises if the table
+    must not be written any more: it is called for each generation, on a remote store beside the
+    writing. The commit finds what it misses, as a program that shuts writers out claims every
+    region after that. `merged` gives the last generation of the region in the base table. `submit`
+    runs a call soon, on another thread: `committed` and `failed` are called there, without any lock
+    held.
     """
 
     def __init__(
@@ -97,11 +97,11 @@ class RegionFlusher:
     def submit(
         self, memtable: MemTable, last_position: int, published: Mapping[str, int] | None = None
     ) -> None:
-        """Flush a MemTable that grows no more and whose entries, up to `last_position`, have all
-        landed. MemTables must come in the order of their generations. One that came before is not
-        flushed again, so who was interrupted here may call again.
+        """Flush a MemTable that does not grow any more and whose entries, up to `last_position`,
+        have all landed. MemTables must come in the order of their generations. One that came before
+        is not flushed again, so an interrupted caller may call again.
 
-        `published` are the staged batches that it holds: the manifest knows them from now on, as
+        `published` are the staged batches that it holds: the manifest names them from now on, as
         their entries may be collected."""
         flush = _Flush(memtable, last_position, published or {})
         # Read without the lock, which an interrupt might leave locked: a commit advances the second
@@ -112,7 +112,7 @@ class RegionFlusher:
         self._make_soon(self._run)
 
     def _run(self) -> None:
-        """Do the next one, if there is one."""
+        """Do the next flush, if there is one."""
         with deferred_logs(by_thread=True):
             self._flush_next()
 
@@ -133,8 +133,8 @@ class RegionFlusher:
             self._stop(
                 WriterFailedError(
                     f"region {self._claim.region_id}: generation {flush.memtable.generation} "
-                    f"could not be flushed; its rows are safe in the WAL, a new writer takes "
-                    f"them up: {error}"
+                    f"could not be flushed; its rows are safe in the WAL, and a new writer replays "
+                    f"them: {error}"
                 ),
                 error,
             )
@@ -152,7 +152,7 @@ class RegionFlusher:
         )
 
     def _persistent(self, call: Callable[[], T]) -> T:
-        """Make a call that may fail for a while as often as the options say."""
+        """Make a call again after errors that may pass, as often as the options say."""
 
         def flush() -> T:
             self._check_goes_on()
@@ -218,33 +218,32 @@ def commit_flush(
     check: Callable[[], None] = lambda: None,
     merged: int = 0,
 ) -> RegionManifest:
-    """Make generations, which follow each other, part of the region in one manifest commit
-    (protocol rule 7).
+    """Add consecutive generations to the region in one manifest commit (protocol rule 7).
 
-    `manifest` is any earlier manifest, the newest as a rule: the writer's claim or last commit.
-    Nobody is asked first whether it still is. The put-if-absent of the next version decides, as
-    whoever claimed or collected meanwhile has put that version: then theirs is read, and the epoch
-    in it. The one look at `manifest` that is needed comes after the put (protocol rule 8).
+    `manifest` is any earlier manifest, normally the newest: the writer's claim or last commit. It
+    is not checked first. The put-if-absent of the next version decides, as another process that
+    claimed or collected meanwhile has put that version: then its manifest is read, with the epoch
+    in it. The one check of `manifest` that is needed comes after the put (protocol rule 8).
 
-    `last_position` is that of the last WAL entry whose rows they hold, 0 for rows that were never
-    in the WAL; `published` are the staged batches that they hold; `merged` is up to which
-    generation a base version says that it has the region's. Raises FencedError when the claim
-    is lost, TableReplacedError when the region is gone or the first of them is merged by that word,
-    and RepairError when its current generation is not the first of them; calling again after
-    another error, such as OutcomeUnknownError, is safe.
+    `last_position` is the position of the last WAL entry whose rows they hold, 0 for rows that were
+    never in the WAL; `published` are the staged batches that they hold; `merged` is the last
+    generation of the region in a base version. Raises FencedError when the claim is lost,
+    TableReplacedError when the region is gone or the first of them is merged there, and RepairError
+    when the region's current generation is not the first of them; calling again after another
+    error, such as OutcomeUnknownError, is safe.
     """
     first, last = flushed[0], flushed[-1]
 
     def flush(latest: RegionManifest) -> ManifestChanges:
         check()
         if any(generation.path == first.path for generation in latest.flushed_generations):
-            return {}  # an earlier call of ours landed after all
+            return {}  # an earlier call has landed after all
         if latest.writer_epoch != claim.epoch:
             raise fenced(claim.region_id, claim.epoch, latest.writer_epoch)
         if latest.current_generation != first.generation:
             raise RepairError(
                 f"region {claim.region_id} is at generation {latest.current_generation}, "
-                f"its writer at {first.generation}: the manifest was changed by somebody else"
+                f"its writer at {first.generation}: another program has changed the manifest"
             )
         check_progress(manifests, latest, merged)
         return {
@@ -262,7 +261,7 @@ def commit_flush(
     except NotFoundError as error:
         raise TableReplacedError(
             f"region {claim.region_id} is gone, as the table was deleted or made again: restore "
-            "its folder from a copy, or write to the table that is there now with a new writer"
+            "its folder from a copy, or write to the new table with a new writer"
         ) from error
     for generation in flushed:
         _log.info(

@@ -1,4 +1,4 @@
-"""Writing the rows of one region as a generation, with its bloom filter and indexes."""
+"""Writes the rows of one region as a generation, with its bloom filter and indexes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class GenerationWriter:
     """Writes generations of one table.
 
     `base` is the base table's format, or its Lance dataset, whose field ids stored rows carry;
-    `indexes` are asked for every time, as somebody may have made some meanwhile.
+    `indexes` is called every time, as indexes may have been made meanwhile.
     """
 
     context: TableContext
@@ -35,13 +35,13 @@ class GenerationWriter:
     indexes: FindIndexes
 
     def write(self, region: UUID, generation: int, rows: pa.Table) -> FlushedGeneration:
-        """Write `rows`, every key once, durably into a new folder of the region."""
+        """Write `rows`, with distinct keys, durably into a new folder of the region."""
         return self._write(self.context.uri, region, generation, rows)
 
     def write_into(
         self, folder: str, region: UUID, generation: int, rows: pa.Table
     ) -> FlushedGeneration:
-        """The same below another folder of the table, laid out as the table itself is."""
+        """The same below another folder of the table, which has the table's own layout."""
         return self._write(f"{self.context.uri}/{folder}", region, generation, rows)
 
     def _write(self, uri: str, region: UUID, generation: int, rows: pa.Table) -> FlushedGeneration:

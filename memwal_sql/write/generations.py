@@ -1,4 +1,4 @@
-"""The generations of a region that are not flushed: the active MemTable and sealed ones.
+"""The unflushed generations of a region: the active MemTable and sealed ones.
 
 Nothing here locks: the region writer holds its lock around every call.
 """
@@ -22,13 +22,13 @@ class OpenGeneration:
     """An unflushed MemTable.
 
     Attributes:
-        last_position: of its last entry in the WAL.
-        entries: how many it has there.
-        unlanded: writes of it that are pending or on their way to the WAL.
+        last_position: the position of its last entry in the WAL.
+        entries: the number of its entries there.
+        unlanded: the number of its writes that are pending or on their way to the WAL.
         born: the time of its first row.
-        sealed: it takes no new writes.
-        submitted: the flusher has it.
-        published: staged batches that it holds, see `ReplayedMemTable`.
+        sealed: whether it takes no new writes.
+        submitted: whether the flusher has it.
+        published: the staged batches that it holds, see `ReplayedMemTable`.
     """
 
     memtable: MemTable
@@ -42,7 +42,7 @@ class OpenGeneration:
 
 
 class OpenGenerations:
-    """Ascending by generation; the last one is active, the others are sealed.
+    """Unflushed generations, ascending; the last one is active, the others are sealed.
 
     `submit` gets every sealed MemTable once, in order, with the position of its last entry and the
     staged batches that it holds.
@@ -155,11 +155,11 @@ class OpenGenerations:
         active = self.active
         if active.memtable.rows or active.unlanded:
             following = self._make_memtable(active.memtable.generation + 1)
-            # A new list: somebody may be walking through the old one.
+            # A new list, as another thread may iterate over the old one.
             opened = [*self._open, OpenGeneration(following, born=self._clock())]
-            # At once, as what is sealed is flushed: an interrupt may come between two statements.
+            # In one statement, as a sealed MemTable is flushed: an interrupt may come between two.
             active.sealed, self._open = True, opened
-        self._submit_sealed()  # of an interrupted call too
+        self._submit_sealed()  # including those of an interrupted call
 
     def seal_if_full(self) -> None:
         """Seal the active generation when it has reached a limit."""
@@ -172,7 +172,7 @@ class OpenGenerations:
             self.seal()
 
     def remove(self, memtable: MemTable) -> None:
-        """Forget a generation that is committed."""
+        """Forget a committed generation."""
         self._open = [
             generation for generation in self._open if generation.memtable is not memtable
         ]

@@ -12,7 +12,7 @@ from memwal_sql.arguments import is_number, is_whole
 from memwal_sql.errors import InvalidCallError
 
 _MIB = 1 << 20
-# An array of Arrow's texts has 32-bit offsets.
+# Arrow's string arrays have 32-bit offsets.
 _MOST_BYTES = (1 << 31) - 1
 _LEAST_UNFLUSHED, _MOST_UNFLUSHED = 128 * _MIB, 256 * _MIB
 _ARRAY_SIZES = ("memtable_bytes", "wal_flush_bytes")
@@ -26,8 +26,8 @@ class WriterOptions:
         durable: an upsert or delete returns when its rows are in the WAL. False: it returns when
             they are buffered, and a crash may lose what the thresholds below have not yet written.
         indexed: an upsert or delete also updates the postings of columns with a maintained
-            full-text index before it returns, and no lookup of a key meets more than a few
-            milliseconds' worth of rows to be put into the key index. False: the first read that
+            full-text index before it returns, and lookups need not index more than a few
+            milliseconds' worth of rows by key. False: the first read that
             needs them, the flush or `close` does all of it. Every read finds the rows either way.
         wal_flush_bytes: buffered writes go to the WAL when they reach this size. One WAL entry
             takes no further write beyond it, also of durable ones that share an entry, nor beyond
@@ -38,15 +38,14 @@ class WriterOptions:
             call writes to one region atomically; native Lance opens no larger unflushed MemTable.
         memtable_bytes: a MemTable of this size is flushed, and bounds one atomic write too. Below
             2 GiB.
-        memtable_entries: a MemTable of this many WAL entries is flushed: who else reads or claims
-            the region reads one after the other.
-        memtable_age_s: a MemTable is flushed so long after its first row, or up to a quarter later,
-            as ages are looked at that often; None: never for age.
-            Maintenance jobs take over a region whose writer is silent well beyond it, and never
-            where it is None.
-        max_unflushed_bytes: what the writer holds of rows that are not flushed, in all regions:
-            MemTables, and copies that are being written; beyond it writes wait. None: an eighth of
-            the memory of the machine or its control group, from 128 to 256 MiB.
+        memtable_entries: a MemTable of this many WAL entries is flushed, as other readers and
+            claims read the entries one after the other.
+        memtable_age_s: a MemTable is flushed this long after its first row, or up to a quarter
+            later, as ages are checked that often; None: never for age. Maintenance jobs take over a
+            region whose writer is silent well beyond it, and never if it is None.
+        max_unflushed_bytes: the limit for unflushed rows of all regions, MemTables and copies that
+            are being written; writes wait beyond it. None: an eighth of the memory of the machine
+            or its control group, from 128 to 256 MiB.
         back_pressure_timeout_s: how long a write waits for room before BackPressureError.
         parallel_flushes: MemTables written to storage at the same time; None: 2, and 8 on an object
             store, where a flush waits most of its time.
@@ -74,7 +73,7 @@ class WriterOptions:
                 fits, needed = isinstance(value, bool), "True or False"
             elif field.name in _ARRAY_SIZES:
                 fits = is_whole(value, least=1) and value <= _MOST_BYTES
-                needed = f"a whole number of bytes, from 1 to {_MOST_BYTES}: an array holds no more"
+                needed = f"a whole number of bytes, from 1 to {_MOST_BYTES}, the most of an array"
             elif field.type in ("int", "int | None"):
                 fits, needed = is_whole(value, least=1), "a whole number, 1 or more"
             else:
@@ -93,7 +92,7 @@ class WriterOptions:
 
     @property
     def ages_interval_s(self) -> float | None:
-        """Seconds between two looks at the ages of MemTables."""
+        """Seconds between two checks of the ages of MemTables."""
         return None if self.memtable_age_s is None else self.memtable_age_s / 4
 
     @property
@@ -105,7 +104,7 @@ class WriterOptions:
 
 
 def default_unflushed_bytes(memory: int) -> int:
-    """The default of `max_unflushed_bytes` for so much memory; both in bytes."""
+    """The default of `max_unflushed_bytes` for this much memory; both in bytes."""
     return max(_LEAST_UNFLUSHED, min(memory // 8, _MOST_UNFLUSHED))
 
 

@@ -1,4 +1,4 @@
-"""Finding or creating a region and becoming its writer (protocol rules 4 and 11)."""
+"""Finds or creates a region and becomes its writer (protocol rules 4 and 11)."""
 
 from __future__ import annotations
 
@@ -51,13 +51,12 @@ class RegionOpener:
     """Opens writers of a table's regions, with the state that they share.
 
     `base` is the Lance dataset of the base table, whose field ids stored rows carry.
-    `check_claimable` raises where no region may be claimed now; who opens some at once calls it
-    before. `find` looks a region up by spec id and values among those that exist; `indexes` are
-    asked for at every flush, as others may have made some meanwhile, and `last_indexes`, the result
-    of the last time, for every MemTable; `merged` is the merge progress of a region, of the base
-    version that was read last; `submit` lets a flush be made soon; `lost` is called when one of
-    them finds that the table is another one now, or when this package has become too old to write
-    it. All regions share `order`.
+    `check_claimable` raises if no region may be claimed now; a caller that opens several calls it
+    before. `find` finds an existing region by spec id and values. `indexes` is called at every
+    flush, as indexes may have been made meanwhile; `last_indexes`, its last result, for every
+    MemTable. `merged` is the merge progress of a region in the base version read last. `submit`
+    runs a flush soon. `lost` is called when a region finds that the table is another one now, or
+    that this package has become too old to write it. All regions share `order`.
     """
 
     context: TableContext
@@ -98,7 +97,7 @@ class RegionOpener:
         return partial(self._claim, manifest, None)
 
     def _claim(self, manifest: RegionManifest, values: RegionValues | None) -> RegionWriter:
-        """Claim a region by a manifest that was read, or recorded, or is to be its first one."""
+        """Claim a region by its manifest: one that was read or recorded, or its first one."""
         types = None if self.spec is None else value_types(self.spec)
         region, info = manifest.region_id, self.info
         manifests = RegionManifests(self.context.store, region, types)
@@ -146,9 +145,7 @@ class RegionOpener:
         values: RegionValues | None,
     ) -> Claim:
         merged = self.merged(manifest.region_id)
-        if (
-            merged and not manifest.version
-        ):  # it is not new, and was looked for before that was merged
+        if merged and not manifest.version:  # it is not new, and was looked for before the merge
             try:
                 manifest = _checked(manifests.latest(), manifest)
             except NotFoundError as error:
@@ -159,7 +156,7 @@ class RegionOpener:
             if isinstance(outcome, Claim):
                 return outcome
             newest = _checked(outcome, manifest)
-        elif not manifest.message:  # what was recorded of it lacks what a commit needs
+        elif not manifest.message:  # a recorded manifest lacks fields that a commit needs
             newest = None
         return claim(manifests, wal, make, self._check, values, newest, merged)
 
@@ -170,7 +167,7 @@ class RegionOpener:
 
     def _failed(self, writer: RegionWriter, error: MemWalError) -> None:
         if isinstance(error, TableReplacedError):
-            self.lost(error)  # first: the writer wakes who waits for the flush
+            self.lost(error)  # first: the writer wakes callers that wait for the flush
         writer.flush_failed(error)
 
     def _check(self) -> None:
@@ -187,8 +184,8 @@ class RegionOpener:
 
 
 def create_region(context: TableContext, spec: RegionSpec, values: RegionValues) -> RegionManifest:
-    """The manifest of the region with these values, which nobody has found in a listing: it is
-    created unless somebody else does so now (protocol rule 11)."""
+    """The manifest of the region with these values, which no listing has shown: the region is
+    created unless another process does so now (protocol rule 11)."""
     manifest = _new_region(context, spec, values)
     manifests = RegionManifests(context.store, manifest.region_id, value_types(spec))
     return _checked(manifests.create(manifest), manifest)
@@ -203,7 +200,7 @@ def _new_region(context: TableContext, spec: RegionSpec, values: RegionValues) -
 
 
 def _checked(existing: RegionManifest, manifest: RegionManifest) -> RegionManifest:
-    # LanceDB, whose ids say the values, leaves them out.
+    # LanceDB leaves the values out, as its ids say them.
     spec_id, values = (
         existing.region_spec_id,
         existing.region_values or manifest.region_values or {},
@@ -211,6 +208,6 @@ def _checked(existing: RegionManifest, manifest: RegionManifest) -> RegionManife
     if (spec_id, dict(values)) != (manifest.region_spec_id, dict(manifest.region_values or {})):
         raise RepairError(
             f"region {manifest.region_id} should belong to spec {manifest.region_spec_id} with "
-            f"values {manifest.region_values}, its manifest says spec {spec_id} and {values}"
+            f"values {manifest.region_values}, but its manifest says spec {spec_id} and {values}"
         )
     return existing

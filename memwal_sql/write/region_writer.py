@@ -5,10 +5,10 @@ Specification 2, "Write Operations" and "WAL Flush"; protocol rules 5 and 6.
 State, all under one lock:
 
 * `_pending`: writes not yet in the WAL. A durable write gets its MemTable when its entry is
-  written, a buffered one when it is made; so the order in MemTables is always that of the WAL.
+  written, a buffered one when it is made; so MemTables always have the order of the WAL.
 * `_generations`: the MemTables, one active and sealed ones that are being flushed.
-* `_committing`: one thread writes an entry for everybody who waits; the others wait for it, and one
-  of them goes on with what has gathered meanwhile. No thread is woken on the way of a lone writer.
+* `_committing`: one thread writes an entry for all that wait; the others wait for it, and one of
+  them goes on with the writes gathered meanwhile. A lone writer wakes no thread.
 * `_failure`: set once; from then on nothing is acknowledged.
 """
 
@@ -49,9 +49,9 @@ class RegionWriter:
         region_id: the region.
         epoch: the writer epoch of the claim.
         entry_schema: the columns that the writer was opened with, and their field ids.
-        order: the lock of the table's writer, held while rows are enqueued and where a region stops
-            to take them: so a statement enqueues rows of all of its regions or of none.
-        recent: the keys written after the cuts that are open; read under `order`.
+        order: the lock of the table's writer, held while rows are enqueued and when a region stops
+            taking rows: so a statement enqueues rows in all of its regions or in none.
+        recent: the keys written after the open cuts; read under `order`.
     """
 
     def __init__(
@@ -113,17 +113,17 @@ class RegionWriter:
 
     @property
     def is_usable(self) -> bool:
-        """Whether nothing has stopped it."""
+        """Whether no error has stopped the writer."""
         with self._lock:
             return self._failure is None and self._flush_failure is None and not self._closed
 
     def append(self, batch: pa.RecordBatch) -> int:
-        """Write rows that have the MemTable's schema, in order; empty batches do nothing.
+        """Write rows with the MemTable's schema, in order; empty batches do nothing.
 
         Durable: returns the position of the (last) WAL entry once it has landed. Buffered: returns
         0 at once. A batch within `memtable_rows` and `memtable_bytes` is written whole or not at
-        all. Raises FencedError, WriterFailedError or CorruptFileError; from the first of them on
-        the writer takes nothing more.
+        all. Raises FencedError, WriterFailedError or CorruptFileError; after the first of them the
+        writer takes no more rows.
         """
         if batch.num_rows == 0:
             self.check_usable()
@@ -131,7 +131,7 @@ class RegionWriter:
         return self.land(self.enqueue(batch))
 
     def enqueue(self, batch: pa.RecordBatch) -> list[PendingWrite]:
-        """Give rows, one at least, their place in the order of writing; `land` them next."""
+        """Give one or more rows their place in the order of writing; `land` them next."""
         parts = pieces(batch, self._options)
         with self.order, self._lock:
             self._check_usable(_NOT_WRITTEN)
@@ -153,7 +153,7 @@ class RegionWriter:
         return writes[-1].position if options.durable else 0
 
     def open_cut(self) -> Cut:
-        """A cut of the region: readers from now on see every write up to it, and `recent` has the
+        """A cut of the region: readers see every write up to it from now on, and `recent` has the
         keys of later writes."""
         with self.order, self._lock:
             self._check_usable()
@@ -170,14 +170,14 @@ class RegionWriter:
         self._land(ticket, [])
 
     def seal(self) -> None:
-        """Let the active MemTable be flushed in the background, if it has rows."""
+        """Start a flush of the active MemTable in the background, if it has rows."""
         with self._lock:
             self._check_usable()
             self._generations.seal()
 
     def wait_flushed(self) -> None:
         """Return when every MemTable sealed so far is committed as a generation. Raises
-        DeadlineExceededError; they are flushed all the same."""
+        DeadlineExceededError; the flushes go on."""
         with self._lock:
             newest = self._generations.active.memtable.generation
         self._changed.wait_for(
@@ -194,11 +194,11 @@ class RegionWriter:
                 check_deadline(f"region {self.region_id}: a flush goes on in the background")
 
     def memtables(self) -> tuple[MemTableSource, ...]:
-        """The rows that are not flushed, ascending by generation.
+        """The unflushed rows, ascending by generation.
 
-        In a durable writer these rows are all in the WAL, and an entry on its way is waited for:
-        a reader of another process may already have seen it. Raises once the writer is fenced,
-        failed or closed: its rows may then differ from the region's.
+        In a durable writer all of them are in the WAL, and an entry on its way is waited for: a
+        reader of another process may already have seen it. Raises once the writer is fenced, failed
+        or closed: its rows may then differ from the region's.
         """
         with self._lock:
             seen = self._commits
@@ -215,7 +215,7 @@ class RegionWriter:
 
     @property
     def has_buffered(self) -> bool:
-        """Whether rows are not in the WAL yet, or on their way."""
+        """Whether some rows are not in the WAL yet, or on their way."""
         with self._lock:
             return self._committing or self._pending.rows > 0
 
@@ -226,8 +226,7 @@ class RegionWriter:
             return self._failure is None and (self._pending.due or self._generations.is_old)
 
     def tick(self) -> None:
-        """Flush what is due by the thresholds of time and size; called now and then by one
-        thread."""
+        """Flush what the thresholds of time and size say; one thread calls it now and then."""
         with self._lock:
             if self._failure is not None:
                 return
@@ -245,7 +244,7 @@ class RegionWriter:
 
     def close(self) -> None:
         """Put buffered rows into the WAL and take no more writes. Raises the error that kept rows
-        from the WAL, or a failure that no call has reported yet.
+        from the WAL, or a failure that no call has raised yet.
         """
         with self._lock:
             if self._closed:
@@ -262,18 +261,18 @@ class RegionWriter:
                 raise self._error_of(self._failure, [])
 
     def check_flushes(self) -> None:
-        """Raise the failure of a flush that no call has reported yet; for closing."""
+        """Raise the failure of a flush that no call has raised yet; for closing."""
         with self._lock:
             if self._flush_failure is not None and not self._reported:
                 self._check_usable()
 
     def taken_over(self, by: int) -> None:
-        """Another writer of this process has claimed the region with the epoch `by`. Told at once,
-        as it would go on calling buffered rows visible."""
+        """Note at once that another writer of this process has claimed the region with the epoch
+        `by`: this one would go on showing buffered rows."""
         self.stop(fenced(self.region_id, self.epoch, by))
 
     def stop(self, error: MemWalError) -> None:
-        """Take no more writes, for the reason given; closing then raises only if rows are lost."""
+        """Take no more writes, for the given reason; closing then raises only if rows are lost."""
         with self.order, self._lock:
             if self._failure is None:
                 self._fail(error)
@@ -370,14 +369,14 @@ class RegionWriter:
                     self._landed_at(position, generation, group)
                     self._end_commit()
             except BaseException as error:
-                # An interrupt (Ctrl-C) comes anywhere: others must not wait for this commit.
+                # An interrupt (Ctrl-C) may come anywhere: others must not wait for this commit.
                 with self.order, self._lock:
                     own = commit == self._commits
                     if own:
                         failure = self._commit_failed(group, error)
                         self._end_commit()
-                    self._changed.tell()  # who was interrupted may not have come to it
-                # All else comes from outside, as the exception of a time limit.
+                    self._changed.tell()  # an interrupted thread may not have come to it
+                # Other exceptions come from outside, such as that of a time limit.
                 if commit is None or not isinstance(error, _OF_APPENDS):
                     raise
                 if own:
@@ -429,7 +428,7 @@ def _index_texts(writes: list[PendingWrite]) -> None:
         id(w.generation): w.generation.memtable for w in writes if w.generation is not None
     }
     for memtable in memtables.values():
-        # The rows are written: who searches texts that can't be tokenized is told so.
+        # The rows are written: searches report texts that can't be tokenized.
         with suppress(MemWalError, OSError, ValueError):
             memtable.index_texts()
 

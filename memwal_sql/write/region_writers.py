@@ -1,4 +1,4 @@
-"""The writers of a table's regions: one each, opened when the first rows for its region come."""
+"""The writers of a table's regions, one each, opened when the first rows for their region come."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ R = TypeVar("R")
 
 
 class RegionWriters:
-    """Divides rows among the writers of their regions, which it opens, and asks several at once."""
+    """Divides rows among the writers of their regions, which it opens, and calls several at
+    once."""
 
     def __init__(
         self, opener: RegionOpener, region: str | None, check_open: Callable[[], None]
@@ -33,7 +34,7 @@ class RegionWriters:
         """
         Args:
             region: the name or UUID of the one region to write, for manual regions.
-            check_open: raises where no region may be opened any more.
+            check_open: raises if no region may be opened any more.
         """
         self._opener = opener
         self._manual = region or ""
@@ -47,7 +48,7 @@ class RegionWriters:
         return iter(list(self._writers.values()))
 
     def route(self, batch: pa.RecordBatch) -> list[tuple[RegionWriter, pa.RecordBatch]]:
-        """The rows of each region and its writer, which has claimed it."""
+        """The rows of each region, and the region's writer, which has claimed it."""
         spec = self._opener.spec
         if self._router is None or spec is None:
             if () not in self._writers:
@@ -61,9 +62,9 @@ class RegionWriters:
         return [(self._writers[part.key], part.rows) for part in parts]
 
     def all(self, regions: Sequence[tuple[int, RegionValues | None]]) -> list[RegionWriter]:
-        """The writers of all regions, given by spec and values, which they claim.
+        """The writers of all regions, given by spec and values; they are claimed.
 
-        Raises UnsupportedError for one that this writer's rows could not be in.
+        Raises UnsupportedError for a region that this writer's rows could not be in.
         """
         spec = self._opener.spec
         missing: dict[RegionKey, Callable[[], OpenRegion]] = {}
@@ -80,7 +81,7 @@ class RegionWriters:
         return list(self)
 
     def check_regions_stay(self, before: pa.Table, after: pa.Table) -> None:
-        """Raise UnsupportedError where a key and the one that replaces it are of two regions."""
+        """Raise UnsupportedError if a key and its replacement are in different regions."""
         if self._router is None:
             return
         regions = zip(*(self._router.regions(keys) for keys in (before, after)), strict=True)
@@ -94,14 +95,14 @@ class RegionWriters:
                 )
 
     def together(self, calls: Mapping[RegionWriter, Callable[[], int]]) -> dict[UUID, int]:
-        """By region, the position that a call of its writer returns; raises what the first one
-        raised, of which it is unknown what it has written if there is such a one, with a note of
-        those that went well."""
+        """The position that each writer's call returns, by region. Raises the first error,
+        preferably one that leaves open what was written, with a note of the calls that
+        succeeded."""
         if len(calls) == 1:
             return {writer.region_id: call() for writer, call in calls.items()}
         if self._opener.options.durable:
             # No append of an interrupted call may land after a later call's: those that have not
-            # begun never do. What is enqueued has its place, and lands with what comes next.
+            # begun never do. Enqueued rows have their place, and land with the next ones.
             appends = outcomes(_seen_through, calls.values(), _PARALLEL_REGIONS, all_end=True)
         else:
             appends = [_buffered(call) for call in calls.values()]
@@ -141,7 +142,7 @@ class RegionWriters:
         outcomes(RegionWriter.tick, due, _PARALLEL_REGIONS, all_end=True)
 
     def each(self, call: Callable[[RegionWriter], None], errors: list[Exception]) -> None:
-        """Call it for every writer, and gather the errors."""
+        """Make a call for every writer, and collect the errors."""
         for writer in self:
             try:
                 call(writer)

@@ -16,12 +16,13 @@ class WriteResult:
     """The result of a call.
 
     Attributes:
-        rows: rows written, tombstones for deletes; of calls that read rows first, one a key.
-        reached: `"durable"`: in the WAL, every reader sees it. `"visible"`: readers of this process
-            see it, a crash may lose it. `"buffered"`: taken, to be indexed and written later.
-        positions: by region, the WAL position of its last entry; empty for buffered writes.
-        skipped: rows left as they were, as the condition was not true for them.
-        not_found: keys to delete under a condition that had no row.
+        rows: rows written, tombstones for deletes; one per key for calls that read rows first.
+        reached: `"durable"`: the rows are in the WAL, and every reader sees them. `"visible"`:
+            readers of this process see them, a crash may lose them. `"buffered"`: they are taken,
+            to be indexed and written later.
+        positions: the WAL position of the last entry, by region; empty for buffered writes.
+        skipped: the number of rows left as they were, as their condition was not true.
+        not_found: the number of keys without a row, of a delete under a condition.
     """
 
     rows: int
@@ -40,7 +41,7 @@ class WriteResult:
 
 
 def reached(options: WriterOptions) -> str:
-    """What a write has reached when it returns, as `WriteResult.reached` says it."""
+    """The value of `WriteResult.reached` for a write with these options."""
     if options.durable:
         return DURABLE
     return "visible" if options.indexed else "buffered"

@@ -69,8 +69,8 @@ class Router:
 def _divided(
     batch: pa.RecordBatch, order: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
 ) -> list[pa.RecordBatch]:
-    """The rows in an order, cut at `ends`. Rows of a large batch get memory of their own, which is
-    free once their region is flushed, whatever other regions do."""
+    """The rows in an order, cut at `ends`. Rows of a large batch get memory of their own, so that
+    it is freed once their region is flushed, whatever other regions do."""
     if batch.nbytes >= _LARGE_BYTES:
         return [batch.take(pa.array(places)) for places in np.split(order, ends)]
     rows = batch.take(pa.array(order))
@@ -79,10 +79,10 @@ def _divided(
 
 
 def active_spec(info: TableInfo) -> RegionSpec | None:
-    """The spec that rows are routed by: the newest; None where regions are given by hand.
+    """The spec that rows are routed by: the newest; None for manual regions.
 
-    Raises InvalidCallError for one that native code has made over columns outside of the key
-    (protocol rule 10).
+    Raises InvalidCallError for a spec of native code over columns outside of the key (protocol rule
+    10).
     """
     specs = [spec for spec in info.region_specs if not spec.is_manual]
     if not specs:
@@ -90,9 +90,9 @@ def active_spec(info: TableInfo) -> RegionSpec | None:
     spec = max(specs, key=lambda spec: spec.spec_id)
     if not spec.reads_only(info.primary_key):
         raise InvalidCallError(
-            f"the table's regions are made by the columns {list(spec.source_columns)}, which are "
-            f"not all part of the primary key {list(info.primary_key)}: one key could be in two "
-            "regions, and an old row come back. This package reads such a table, and merges it, "
-            "but does not write it"
+            f"the table's regions are divided by the columns {list(spec.source_columns)}, which "
+            f"are not all part of the primary key {list(info.primary_key)}: one key could be in "
+            "two regions, and an old row come back. This package reads and merges such a "
+            "table, but does not write it"
         )
     return spec

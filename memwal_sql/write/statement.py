@@ -1,12 +1,12 @@
-"""A statement that writes what it computes from rows that it reads: the first committer wins.
+"""A statement that writes rows computed from rows that it reads: the first committer wins.
 
 It claims the regions of its keys, opens a cut of each, reads, computes, and then enqueues its rows
-only if none of their keys was written after the cut. Those that were are read and computed again;
-the others keep their cut. Nothing is enqueued before all keys pass at once. So of each key no
-update is lost; rows that begin to meet a condition meanwhile, and what other keys were read for,
-are not looked at again. A serializable statement claims every region that it reads, and all is read
-again if anything was written there. Other processes have to claim a region to write it: of two that
-read what the other writes, one finds a region taken from it when it reads that, or can't append.
+only if none of their keys was written after the cut. Rows whose keys were are read and computed
+again; the others keep their cut. Nothing is enqueued before all keys pass at once. So no update of
+a key is lost; but rows that begin to meet a condition meanwhile, and rows read for other keys, are
+not read again. A serializable statement claims every region that it reads, and reads all again if
+anything was written there. Other processes have to claim a region to write it: of two that read
+what the other writes, one finds a region fenced when it reads it, or can't append.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Cuts = dict[RegionWriter, Cut]
 ClaimedNow = Callable[[], Sequence[RegionWriter]]
 Enqueued = list[tuple[RegionWriter, list[PendingWrite]]]
 
-# A key is lost to somebody else's write each time, so that somebody gets on.
+# Each failed attempt loses a key to another write, so that some writer makes progress.
 _ATTEMPTS = 100
 SNAPSHOT: Final = "snapshot"
 SERIALIZABLE: Final = "serializable"
@@ -42,7 +42,7 @@ _SHOWN_KEYS = 10
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Rows of one region, computed from what was read after a cut."""
+    """Rows of one region, computed from rows that were read after a cut."""
 
     writer: RegionWriter
     cut: Cut
@@ -55,7 +55,7 @@ class _Part:
         return key_values(self.rows.select(self.primary_key).columns)
 
     def divided(self, lost: Set[Hashable]) -> tuple[pa.RecordBatch, _Part]:
-        """The rows whose key is lost, and the part of the others."""
+        """The rows whose keys are lost, and the part with the others."""
         keys = self.keys
         rest = among(self.rows, keys, frozenset(keys) - lost)
         return among(self.rows, keys, lost), replace(self, rows=rest)
@@ -63,8 +63,8 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a statement has enqueued: to be landed; and how many rows, rows skipped and keys without
-    a row there were."""
+    """The writes that a statement has enqueued, to be landed; and the numbers of rows written, rows
+    skipped and keys without a row."""
 
     enqueued: Enqueued
     rows: int
@@ -78,7 +78,7 @@ class Reads:
 
     Attributes:
         claim: claims them.
-        now: those that are claimed, of which it may have missed none.
+        now: gives those that are claimed, of which it must not have missed any.
     """
 
     claim: ClaimedNow
@@ -90,12 +90,12 @@ class Statements:
     """Runs the statements of one table's writer.
 
     Attributes:
-        route: divides rows by region and claims these.
-        claimed: the writers of regions that are claimed.
-        make_room: waits until so many bytes may be enqueued.
-        retrying: held by the one statement that is computed again; so those that lost a key do not
-            take it from each other.
-        order: held while rows are enqueued, by everybody who writes with the table's writer.
+        route: divides rows by region and claims the regions.
+        claimed: the writers of claimed regions.
+        make_room: waits until that many bytes may be enqueued.
+        retrying: held by the one statement that is computed again, so that statements that lost a
+            key do not take it from each other.
+        order: held while rows are enqueued, by every call of the table's writer.
     """
 
     primary_key: tuple[str, ...]
@@ -106,24 +106,24 @@ class Statements:
     order: AbstractContextManager[object]
 
     def over_keys(self, keys: pa.RecordBatch, compute: Compute) -> Outcome:
-        """Enqueue what `compute` makes of distinct `keys`, rows in the MemTables' schema of which
-        only the key counts.
+        """Enqueue the rows that `compute` makes of distinct `keys`, rows in the MemTables' schema
+        of which only the key counts.
 
-        Raises ConflictError with the keys that somebody else wrote each time.
+        Raises ConflictError with the keys that others wrote each time.
         """
         cuts = {writer: writer.open_cut() for writer, _ in self.route(keys)}
         return self._write(compute(keys), compute, cuts)
 
     def over_rows(self, select: Callable[[], Resolved], compute: Compute) -> Outcome:
-        """As `over_keys`, of the rows that `select` finds: `compute` is asked for those of them
-        that were written meanwhile. A region that was not claimed when its rows were read is
-        claimed, and all are read again."""
+        """As `over_keys`, for the rows that `select` finds: `compute` is called for those that were
+        written meanwhile. If a region was not claimed when its rows were read, it is claimed, and
+        all rows are read again."""
         resolved, cuts = self._selected(select)
         return self._write(resolved, compute, cuts)
 
     def as_a_whole(self, select: Callable[[], Resolved], reads: Reads | None = None) -> Outcome:
-        """As `over_rows`; all rows are read again where one of them was written meanwhile or, if
-        it is serializable, anything in the regions that it reads."""
+        """As `over_rows`, but all rows are read again if one of them was written meanwhile or, if
+        the statement is serializable, anything in the regions that it reads."""
         reads = reads or Reads(tuple, tuple)
         outcome, lost = self._whole(select, reads)
         if outcome is None:
@@ -139,7 +139,7 @@ class Statements:
     def _whole(
         self, select: Callable[[], Resolved], reads: Reads
     ) -> tuple[Outcome | None, pa.RecordBatch]:
-        """One attempt: nothing, and the keys that somebody else wrote, if it failed."""
+        """One attempt; if it failed, nothing and the keys that others wrote."""
         regions = reads.claim()
         for writer in regions:
             writer.check_usable()
@@ -157,11 +157,11 @@ class Statements:
         return Outcome(enqueued, rows, len(resolved.skipped), resolved.not_found), keys
 
     def _selected(self, select: Callable[[], Resolved]) -> tuple[Resolved, Cuts]:
-        """The rows that `select` finds, and a cut before it of each of their regions."""
+        """The rows that `select` finds, and a cut of each of their regions from before."""
         while True:
             cuts = {}
             for writer in self.claimed():
-                with suppress(MemWalError):  # fenced: told below if a row found is its
+                with suppress(MemWalError):  # fenced: reported below if it has a row
                     cuts[writer] = writer.open_cut()
             resolved = select()
             new = [writer for writer, _ in self.route(resolved.rows) if writer not in cuts]
@@ -204,8 +204,8 @@ class Statements:
     def _enqueue(
         self, parts: Sequence[_Part], unmoved: Cuts, now: ClaimedNow = tuple
     ) -> tuple[Enqueued | None, set[Hashable]]:
-        """Enqueue all rows; or none, as somebody wrote after its cut one of the keys, which it
-        returns, or a region of `unmoved`, or as there are others `now`."""
+        """Enqueue all rows; or none, if after a cut others wrote one of its keys, which are
+        returned, or a region of `unmoved`, or if there are other regions `now`."""
         self.make_room(sum(part.rows.nbytes for part in parts))
         keys = [frozenset(part.keys) for part in parts]
         writers = {*unmoved, *(part.writer for part in parts)}
@@ -226,7 +226,7 @@ class Statements:
 
 
 def check_isolation(isolation: str) -> None:
-    """Raise InvalidCallError for what is no level of isolation."""
+    """Raise InvalidCallError for an unknown level of isolation."""
     if isolation not in (SNAPSHOT, SERIALIZABLE):
         raise InvalidCallError(f"isolation={isolation!r} must be {SNAPSHOT!r} or {SERIALIZABLE!r}")
 
@@ -235,13 +235,13 @@ def _conflict(keys: pa.RecordBatch) -> ConflictError:
     """The error for keys that others wrote each time."""
     if not keys.num_rows:
         return ConflictError(
-            f"others wrote what this statement had read {_ATTEMPTS} times: nothing of it was "
-            "written, make it again"
+            f"others wrote what this statement had read {_ATTEMPTS} times: nothing was written, "
+            "run it again"
         )
     shown = ", ".join(map(repr, key_names(keys.slice(0, _SHOWN_KEYS))))
     more = f" and {keys.num_rows - _SHOWN_KEYS} more" if keys.num_rows > _SHOWN_KEYS else ""
     return ConflictError(
         f"others wrote the keys {shown}{more} {_ATTEMPTS} times between this statement's reading "
-        "and its writing: nothing of it was written, make it again",
+        "and its writing: nothing was written, run it again",
         frozenset(key_names(keys)),
     )

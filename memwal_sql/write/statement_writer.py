@@ -1,4 +1,4 @@
-"""The statements of a table's writer: made under their isolation, landed, and counted."""
+"""The statements of a table's writer: run under their isolation, landed, and counted."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from memwal_sql.write.statement import SNAPSHOT, Outcome, Reads, Statements, che
 
 @dataclass(frozen=True, slots=True)
 class StatementWriter:
-    """Makes statements, and waits until their writes have landed.
+    """Runs statements, and waits until their writes have landed.
 
     Attributes:
         regions: the spec and the values of all regions of the table.
-        routes: whether a row decides which region it belongs to: UnsupportedError otherwise.
+        routes: whether a row determines its region; otherwise UnsupportedError.
     """
 
     statements: Statements
@@ -69,7 +69,7 @@ class StatementWriter:
     def _check_routes(self) -> None:
         if not self.routes:
             raise UnsupportedError(
-                "the regions of this table are given by hand, and a key read may be in another one "
+                "the regions of this table are manual, and a key read may be in another one "
                 "than this writer's: write rows that have all columns, or upsert them with "
                 'missing="null"'
             )
@@ -102,6 +102,6 @@ def _partly_written(outcome: Outcome, error: MemWalError) -> PartlyWrittenError 
         return None
     return PartlyWrittenError(
         f"{error}; but rows of this call for the regions {[str(region) for region in regions]} are "
-        "written: read them back before you make the call again, which would change them twice",
+        "written: read them back before you repeat the call, which would change them twice",
         regions,
     )

@@ -1,4 +1,4 @@
-"""The writer that users hold: it takes rows of any region and keeps one region writer for each.
+"""The writer that users have: it takes rows of any region and keeps one region writer for each.
 
 Regions are claimed when the first row for them comes, and created on demand (protocol rule 11).
 """
@@ -51,7 +51,7 @@ from memwal_sql.write.statement_writer import StatementWriter
 from memwal_sql.write.ticker import Ticks
 from planner.model import TableInfo
 
-_PARALLEL_FLUSHES = {False: 2, True: 8}  # the default depends on whether the store is remote
+_PARALLEL_FLUSHES = {False: 2, True: 8}  # by whether the store is remote
 
 
 class TableWriter:
@@ -60,7 +60,7 @@ class TableWriter:
     Within a region a call is written whole or not at all, up to the size of a MemTable; a larger
     one is written in pieces, and an error has a note of the pieces that were written. Each region
     of a call is written on its own, and an error names the written ones. Calls of one thread take
-    effect in their order.
+    effect in order.
     """
 
     def __init__(
@@ -85,32 +85,33 @@ class TableWriter:
         """
         Args:
             base: the base table's format, or its Lance dataset, whose field ids stored rows carry.
-            check_claimable: raises where no region may be claimed now; asked before some are.
-            region_of: the manifest of the region with this spec id and these values, if there is
-                one; asked before a region is created.
-            rows: the table, which statements read that depend on the rows that are there.
-            regions: the spec and the values of all; asked for serializable statements.
-            indexes: how to build the base table's maintained indexes; asked at every flush.
-            last_indexes: the same without a request, as it was last; asked for every MemTable.
-            merged: up to which generation of a region the base version read last says it has all.
+            check_claimable: raises if no region may be claimed now; called before a claim.
+            region_of: gives the manifest of the region with this spec id and these values, if it
+                exists; called before a region is created.
+            rows: the table, for statements that read existing rows.
+            regions: gives the spec and the values of all regions; for serializable statements.
+            indexes: gives the recipes of the base table's maintained indexes; called at every
+                flush.
+            last_indexes: gives their last result without a request; called for every MemTable.
+            merged: gives the last generation of a region in the base version read last.
             region: the name or UUID of the one region to write, for manual regions.
-            of_insert: INSERT statements opened it, and not the program: they may close it.
+            of_insert: whether INSERT statements opened it, and not the program: they may close it.
         """
         options = options or WriterOptions()
         self._context = context
         self._options = options
         self._spec = active_spec(info)
         if region is not None and not isinstance(region, str):
-            raise InvalidCallError(f"region={region!r} must be a name or a UUID, as text")
+            raise InvalidCallError(f"region={region!r} must be a name or a UUID as text")
         if region is None and self._spec is None:
             raise InvalidCallError(
-                "the regions of this table are given by hand: name the one to write, "
-                'as in table.writer(region="orders-eu")'
+                "the regions of this table are manual: name the one to write, as in "
+                'table.writer(region="orders-eu")'
             )
         if region is not None and self._spec is not None:
             raise InvalidCallError(
                 f"region={region!r} can't be chosen: region spec {self._spec.spec_id} of the table "
-                "decides it from the row"
+                "determines it from the row"
             )
         self._schema = info.schema
         self._normaliser = Normaliser(info.schema, info.primary_key)
@@ -128,7 +129,7 @@ class TableWriter:
             spec=self._spec,
             check_claimable=check_claimable,
             find=region_of,
-            # An index that is made just now is left to the next generation.
+            # Indexes that are being made now are left to the next generation.
             indexes=SharedCall(indexes),
             last_indexes=last_indexes,
             merged=merged,
@@ -189,31 +190,31 @@ class TableWriter:
         row wins.
 
         Args:
-            data: anything Arrow, as tables, readers, datasets and lists of batches are, a pandas or
-                polars frame, a dict of columns or a list of dicts. A stream (a reader, dataset,
-                scanner or generator of batches) is read and written a piece at a time: if a piece
-                is refused or can't be read, the pieces before it stay written.
+            data: any Arrow data, such as tables, readers, datasets and lists of batches, a pandas
+                or polars frame, a dict of columns or a list of dicts. A stream (a reader, dataset,
+                scanner or generator of batches) is read and written piece by piece: if a piece is
+                refused or can't be read, the pieces before it stay written.
             missing: how to treat columns that `data` lacks. `"keep"`: existing rows keep their
-                values, new ones get null. `"null"`: they become null, also in rows that had a value
-                there. `"error"`: the call is refused.
-            when: a SQL condition over an existing row, `t`, and the row given, `s`, as in
+                values, new ones get null. `"null"`: they become null, even in rows with a value.
+                `"error"`: the call is refused.
+            when: a SQL condition over an existing row, `t`, and the row given, `s`, such as
                 `"t.updated_at <= s.updated_at"`: an existing row that does not meet it stays as it
                 is. Rows with new keys are always inserted.
-            set: SQL expressions over `t` and `s` by column, as in `{"n": "t.n + s.n"}`: the values
-                for existing rows, in place of those given.
-            isolation: `"serializable"` reads and computes all again where anything was written
-                meanwhile to the regions that were read, as other calls of several methods do.
+            set: SQL expressions over `t` and `s` by column, such as `{"n": "t.n + s.n"}`: the
+                values for existing rows, in place of those given.
+            isolation: `"serializable"` reads and computes everything again if anything was written
+                meanwhile to the regions that were read; so in other methods.
 
-        Rows of one key are applied one after the other. With `when`, `set` or columns to keep, rows
-        are read first, see `memwal_sql.write.conditional`: no update of a key is lost, whoever
+        Rows with one key are applied one after the other. With `when`, `set` or columns to keep,
+        rows are read first, see `memwal_sql.write.conditional`: no update of a key is lost, whoever
         writes it meanwhile.
 
-        Raises InvalidCallError before anything is written when the rows don't fit,
-        BackPressureError when nothing was written for lack of room, ConflictError when others wrote
-        the same keys each time, FencedError or WriterFailedError when the writer is finished: open
-        a new one; PartlyWrittenError where a call that reads rows first was fenced after it had
-        written some regions; TableReplacedError when a flush has found that the base table was
-        overwritten or is gone, and UnknownFormatError when a newer version of this package has it.
+        Raises InvalidCallError before anything is written if the rows don't fit, BackPressureError
+        if nothing was written for lack of room, ConflictError if others wrote the same keys each
+        time, FencedError or WriterFailedError if the writer is finished: open a new one;
+        PartlyWrittenError if a call that reads rows first was fenced after it had written some
+        regions; TableReplacedError if a flush has found that the base table was overwritten or is
+        gone, and UnknownFormatError if a newer version of this package has it.
         """
         self._check_open()
         check_isolation(isolation)
@@ -232,8 +233,9 @@ class TableWriter:
     def insert(self, data: Any, *, missing: MissingInInsert = ERROR) -> WriteResult:
         """Insert rows with new keys. If one exists, raises KeysExistError and writes nothing.
 
-        `data` as in `upsert`; columns that it lacks are an error, or null with `missing="null"`. It
-        is always serializable: it reads only the keys that it writes. Raises what `upsert` raises.
+        `data` is as in `upsert`; columns that it lacks are an error, or null with `missing="null"`.
+        It is always serializable, as it reads only the keys that it writes. Raises as `upsert`
+        does.
         """
         self._check_open()
         return self._statements.over_keys(
@@ -246,13 +248,11 @@ class TableWriter:
         """Delete the rows with these primary keys, whether they exist or not.
 
         Args:
-            keys: values, tuples for a composite key, or rows in any form that `upsert` takes, of
-                which the primary key columns count.
+            keys: values, tuples for a composite key, or rows in any form that `upsert` takes, whose
+                primary key columns are read.
             when: a SQL condition over the existing row, `t`; rows that do not meet it stay, and are
                 counted, as are keys without a row.
             isolation: as in `upsert`.
-
-        Raises what `upsert` raises.
         """
         self._check_open()
         check_isolation(isolation)
@@ -265,8 +265,8 @@ class TableWriter:
         return self._statements.over_keys(*self._resolver.delete(rows, expressions), isolation)
 
     def delete_where(self, where: str, *, isolation: Isolation = SNAPSHOT) -> WriteResult:
-        """Delete the rows that meet a SQL condition. Rows that begin to meet it while this call
-        reads may stay, unless the isolation is `"serializable"`. Raises what `upsert` raises."""
+        """Delete the rows that meet a SQL condition. Rows that begin to meet it during this call
+        may stay, unless the isolation is `"serializable"`. Raises as `upsert` does."""
         self._check_open()
         return self._statements.over_rows(*self._resolver.delete_where(where), isolation)
 
@@ -277,21 +277,21 @@ class TableWriter:
         where: str | None = None,
         isolation: Isolation = SNAPSHOT,
     ) -> WriteResult:
-        """Set columns to the values of SQL expressions over the row, as in `{"n": "n + 1"}`, in the
-        rows that meet a condition, or in all. Rows that begin to meet it while this call reads may
+        """Set columns to the values of SQL expressions over the row, such as `{"n": "n + 1"}`, in
+        the rows that meet a condition, or in all. Rows that begin to meet it during this call may
         stay as they are, unless the isolation is `"serializable"`; no other write of a row is lost.
-        Raises what `upsert` raises."""
+        Raises as `upsert` does."""
         self._check_open()
         return self._statements.over_rows(*self._resolver.update(set, where), isolation)
 
     def change(
         self, read: ReadChanges, *, whole: bool = False, isolation: str = SNAPSHOT
     ) -> WriteResult:
-        """Write what `read` computes from rows of the table as they are when it is called.
+        """Write the changes that `read` computes from the table's rows at the time it is called.
 
-        It is called with None, and, for rows that others wrote meanwhile, again with the keys of
-        these; if it is to be made again as a `whole`, with None. Raises UnsupportedError for a row
-        whose new key is another region's, and what `upsert` raises.
+        It is called with None, and again, for rows that others wrote meanwhile, with their keys; if
+        all is to be computed again as a `whole`, with None. Raises UnsupportedError for a row whose
+        new key is in another region, and as `upsert` does.
         """
         self._check_open()
 
@@ -307,7 +307,7 @@ class TableWriter:
         return self._statements.as_a_whole(select)
 
     def apply(self, changes: Any, *, op: str = "_op", when: str | None = None) -> WriteResult:
-        """Write a stream of changes in its order: rows with a column `op` that says what each is.
+        """Write a stream of changes in order: rows with a column `op` that gives the kind of each.
 
         It is `upsert`, `insert`, `update` or `delete`, or a code of Debezium (c, r, u, d), Flink
         (+I, +U, -U, -D) or Delta's change data feed; the rows before an update are left out. Only
@@ -316,14 +316,14 @@ class TableWriter:
         Args:
             changes: rows as `upsert` takes them; `table.changes()`, with `op="_change"`; or a list
                 of Debezium's messages, envelopes with `before`, `after` and `op`, with or without a
-                `payload` around them. None, a tombstone of Kafka, is passed over.
-            op: the column; of envelopes it is always `op`.
-            when: a SQL condition over a row that is there, `t`, and the change, `s`, as in
-                `upsert`. Of a delete `s` has the columns that it carries, as those of Debezium's
-                `before`, and null for the others. A row that was deleted is not there: a late
-                older change inserts it again.
+                `payload` around them. None, a tombstone of Kafka, is skipped.
+            op: the column; in envelopes it is always `op`.
+            when: a SQL condition over an existing row, `t`, and the change, `s`, as in `upsert`.
+                For a delete `s` has the columns that it carries, such as Debezium's `before`, and
+                null in the others. A deleted row does not exist: a late older change inserts it
+                again.
 
-        Raises what `upsert` raises.
+        Raises as `upsert` does.
         """
         self._check_open()
         rows, normalise = opened(changes), partial(self._normaliser.changes, op=op)
@@ -351,7 +351,7 @@ class TableWriter:
         self._flush(list(self._writers))
 
     def flush_usable(self) -> None:
-        """As `flush`, without the regions that others have taken over, or whose writer failed."""
+        """As `flush`, without regions that others have taken over, or whose writer failed."""
         if not self._closed and self._lost is None:
             self._flush([writer for writer in self._writers if writer.is_usable])
 
@@ -374,14 +374,14 @@ class TableWriter:
             self._closed = True
         live.unregister_table(self)
         if self.pid != os.getpid():
-            return  # the parent's threads are not here, nor is the region ours
+            return  # this process has neither the parent's threads nor its regions
         if self._ticks is not None:
             self._ticks.stop()
         self._wal_flushes.shutdown()
         errors: list[Exception] = []
         self._writers.each(RegionWriter.close, errors)
         self._writers.wait()
-        self._flushes.shutdown()  # flushes under way end, and may fail
+        self._flushes.shutdown()  # flushes that are running end, and may fail
         self._writers.each(RegionWriter.check_flushes, errors)
         for writer in self._writers:
             live.unregister(self.identity, writer)
@@ -441,7 +441,7 @@ class TableWriter:
         return positions if self._options.durable else {}
 
     def _relieve(self) -> None:
-        """Get something flushed: the largest active MemTable, unless a flush is under way."""
+        """Start a flush: of the largest active MemTable, unless one is running."""
         writers = list(self._writers)
         for writer in writers:
             writer.check_usable()
@@ -450,7 +450,7 @@ class TableWriter:
             largest.seal()
         self._flushes.make_queued()
         if self._ticks is not None:
-            self._ticks.wake()  # a slow store would keep the caller here beyond its time
+            self._ticks.wake()  # a slow store would keep the caller here for too long
 
     def _start_ticks(self) -> Ticks | None:
         options = self._options
@@ -465,7 +465,7 @@ class TableWriter:
         elif self._wal_flushes.is_busy:
             pass
         elif any(writer.is_due for writer in self._writers):
-            self._wal_flushes.submit(self._writers.tick)  # which waits for the store
+            self._wal_flushes.submit(self._writers.tick)  # it waits for the store
             self._wal_flushes.make_queued()
         else:
             with _unwritten_lock:
@@ -473,19 +473,19 @@ class TableWriter:
                     _unwritten.discard(self)
 
     def _lose(self, error: RepairError) -> None:
-        """No region takes rows any more that nobody would see."""
+        """Stop all regions: nobody would see further rows."""
         self._lost = error
         for writer in self._writers:
             writer.flush_failed(error)
 
     def stop(self, error: RepairError) -> None:
-        """The table is known to be gone: write nothing to the one at its place."""
+        """Note that the table is gone: write nothing to the one at its place."""
         self._lost = error
         for writer in self._writers:
             writer.stop(error)
 
     def _buffered(self, full: bool) -> None:
-        """Rows are buffered, enough for an entry or not."""
+        """Note that rows are buffered, `full` if they suffice for an entry."""
         with _unwritten_lock:
             _unwritten.add(self)
         if full and self._ticks is not None:
@@ -503,7 +503,7 @@ class TableWriter:
             )
 
 
-# Writers with buffered rows live until these are in the log, also where nobody closes them.
+# Writers with buffered rows live until these are in the log, even if nobody closes them.
 _unwritten: set[TableWriter] = set()
 _unwritten_lock = RLock()
 

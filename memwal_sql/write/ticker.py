@@ -1,4 +1,4 @@
-"""The thread that acts on time thresholds: one for all writers of the process."""
+"""The thread that acts on time thresholds, one for all writers of the process."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from weakref import WeakMethod
 class Ticks:
     """Calls a method every `interval_s` seconds, and immediately when woken, until stopped.
 
-    It holds the method's object weakly: a writer that nobody closed is not kept alive by it. All
-    are called by one thread, so the method must not wait for a store. What it raises is lost.
+    It refers to the method's object weakly, so that a writer that nobody closed is not kept alive.
+    All methods are called by one thread, so they must not wait for a store. Their errors are lost.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Ticks:
         return self._stopped or self._call() is None
 
     def wake(self) -> None:
-        """Let the call happen now."""
+        """Make the next call now."""
         self._ticker.add(self, 0.0)
 
     def stop(self) -> None:
@@ -47,7 +47,7 @@ class Ticks:
             pass
 
     def tick(self) -> None:
-        """Call the method, and see to it that it is called again."""
+        """Call the method, and schedule the next call."""
         with self._under_way:
             call = self._call()
             if self._stopped or call is None:
@@ -72,7 +72,7 @@ class Ticker:
         self._is_running = False
 
     def add(self, ticks: Ticks, seconds: float) -> None:
-        """Let `ticks` be called next so many seconds from now."""
+        """Call `ticks` that many seconds from now."""
         with self._lock:
             ticks.due = self._clock() + seconds
             heappush(self._due, (ticks.due, next(self._numbers), ticks))
@@ -89,7 +89,7 @@ class Ticker:
             del ticks
 
     def _next(self) -> Ticks | None:
-        """Waits for calls that are due and returns them; None: nothing is left to call."""
+        """Wait for calls that are due and return them; None if nothing is left to call."""
         with self._lock:
             while isinstance(first := self.first(), float):
                 self._changed.wait(min(first, TIMEOUT_MAX))
@@ -97,7 +97,7 @@ class Ticker:
             return first
 
     def first(self) -> Ticks | float | None:
-        """Take the calls that are due, or tell in how many seconds the next one is."""
+        """Take the calls that are due, or return the seconds until the next one."""
         with self._lock:
             while self._due:
                 due, _, ticks = self._due[0]

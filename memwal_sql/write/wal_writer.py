@@ -19,7 +19,7 @@ from memwal_sql.write.claim import fenced
 
 
 class WalWriter:
-    """One append at a time, in order; the caller sees to that.
+    """Appends one entry at a time, in order; the caller ensures that.
 
     After an error the object must not be used again: the next position may be taken.
     """
@@ -94,4 +94,4 @@ class WalWriter:
                     f"{self._wal.path(position)} was written by epoch {other.writer_epoch} above "
                     f"the fence of epoch {self._epoch}"
                 )
-            # The fence of a claim that was lost to ours: it came late and means nothing.
+            # The fence of a claim that lost to this one: it came late and means nothing.

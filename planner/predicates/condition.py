@@ -19,8 +19,8 @@ class Condition(Filter):
     """A filter that planning can look into.
 
     Attributes:
-        predicate: what it says; by default nothing that rules a row out.
-        given: DataFusion's filter that it is, if it is one.
+        predicate: its meaning; by default one that rules no row out.
+        given: DataFusion's filter, if it comes from one.
     """
 
     predicate: Predicate = UNKNOWN

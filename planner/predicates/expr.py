@@ -1,6 +1,6 @@
 """The small tree that a filter becomes; `memwal_native.Predicate.tree` builds it of these classes.
 
-Trees are equal only if they mean the same, so that caches may go by them.
+Trees are equal only if they mean the same, so that caches may use them as keys.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ _UTC = ("UTC", "+00:00")
 
 
 class _NotPushableError(Exception):
-    """Lance may not understand this condition as DataFusion does."""
+    """Raised for a condition that Lance may not understand as DataFusion does."""
 
 
 def lance_filter(predicate: Predicate, schema: pa.Schema) -> str | None:
@@ -61,7 +61,7 @@ def _text(predicate: Predicate, schema: pa.Schema) -> str:
         case Not(argument):
             return f"NOT ({_text(argument, schema)})"
         case Constant() | Call() | Other() | Truth():
-            # With an index, Lance takes NULL for "not FALSE" no more.
+            # With an index, Lance does not take NULL for "not FALSE".
             raise _NotPushableError
         case IsNull(operand):
             if operand.casts:  # which may fail, or make NULL of what does not fit
@@ -100,7 +100,7 @@ def _like(operand: Operand, pattern: str, any_case: bool, schema: pa.Schema) -> 
 def _in(predicate: In, schema: pa.Schema) -> str:
     operand, values = predicate.operand, predicate.values
     kind = _kind(operand, schema)
-    # Lance's IN does not tell -0.0 from 0.0 as DataFusion's does.
+    # Lance's IN, unlike DataFusion's, does not tell -0.0 from 0.0.
     if pa.types.is_floating(kind) or not values:
         raise _NotPushableError
     points = points_of(kind, operand, predicate.type, values)

@@ -121,7 +121,7 @@ def point_of(value: object, kind: pa.DataType) -> Point:
 
 
 def unit_nanoseconds(kind: pa.DataType) -> int:
-    """How many nanoseconds one unit of a date, time or timestamp type is."""
+    """The nanoseconds in one unit of a date, time or timestamp type."""
     if pa.types.is_date32(kind):
         return _DAY
     return 10**6 if pa.types.is_date64(kind) else _NANOSECONDS[kind.unit]
@@ -194,7 +194,7 @@ def _double(text: Value) -> Fraction:
 
 
 def _alike(left: pa.DataType, right: pa.DataType) -> bool:
-    """Whether values of the two types are compared as numbers of one unit, as they are."""
+    """Whether values of the two types compare as plain numbers of one unit."""
     if pa.types.is_timestamp(left) and pa.types.is_timestamp(right):
         return bool(left.unit == right.unit and (left.tz is None) == (right.tz is None))
     return bool(left == right)

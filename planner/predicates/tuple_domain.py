@@ -66,7 +66,7 @@ def tuple_domains(
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """The columns of a table and those that tuple_domains are wanted over."""
+    """The columns of a table, and those that tuple domains are computed for."""
 
     schema: pa.Schema
     columns: frozenset[str]

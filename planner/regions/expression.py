@@ -19,9 +19,9 @@ from exec_nodes.base.errors import InvalidCallError
 from exec_nodes.base.threads import in_thread
 from planner.regions.hashing.murmur3 import murmur3, murmur3_multi
 
-# Whatever looks at nothing but its arguments, and can't make a few characters as long as memory, as
-# an expression is read from the table. All else is refused, so that neither now() nor what a later
-# DataFusion adds can become part of the routing.
+# Functions of their arguments alone that can't turn a few characters into gigabytes, as an
+# expression is read from the table. All others are refused, so that neither now() nor a function of
+# a later DataFusion can become part of the routing.
 _FUNCTIONS = frozenset(
     re.findall(
         r"\w+",
@@ -51,7 +51,7 @@ _COLUMN = re.compile(r"col(0|[1-9]\d*)", re.IGNORECASE)
 _BUCKET = re.compile(
     r"\s*abs\s*\(\s*(murmur3|murmur3_multi)\s*\(([\s\w,]+)\)\s*\)\s*%\s*(\d+)\s*", re.IGNORECASE
 )
-# An expression is read from the table, and all that parses, plans or drops one goes by recursion.
+# An expression is read from the table, and code that parses, plans or drops it is recursive.
 _MOST_CHARACTERS = 4096
 _MOST_TOKENS = 256
 _CALLS = frozenset(("murmur3", "murmur3_multi"))
@@ -70,13 +70,13 @@ _TOKEN = re.compile(
 
 
 def bucket_expression(num_buckets: int) -> str:
-    """How `bucket` is stored: native code refuses an expression instead of misrouting by its own
-    bucket function (protocol rule 12)."""
+    """`bucket` as stored: native code refuses an expression instead of misrouting by its own bucket
+    function (protocol rule 12)."""
     return f"abs(murmur3(col0)) % {num_buckets}"
 
 
 def multi_bucket_expression(columns: int, num_buckets: int) -> str:
-    """How `multi_bucket` over so many columns is stored."""
+    """`multi_bucket` over this many columns as stored."""
     names = ", ".join(f"col{i}" for i in range(columns))
     return f"abs(murmur3_multi({names})) % {num_buckets}"
 
@@ -112,7 +112,7 @@ def check_size(sql: str) -> None:
 
 
 def check_expression(sql: str, columns: int) -> None:
-    """Refuse what is not one deterministic, stateless scalar expression over `col0`...`colN`.
+    """Raise for anything but one deterministic, stateless scalar expression over `col0`...`colN`.
 
     Raises InvalidCallError naming the word that is not allowed.
     """
@@ -261,8 +261,8 @@ class Token:
 def tokens_of(sql: str) -> tuple[Token, ...]:
     """The tokens in order. Raises InvalidCallError for anything else between them.
 
-    Parsers of SQL differ in comments, in quotes of names, in prefixes of texts: what stands in
-    `/*! ... */` is a remark to one and code to another. So there is none of these here.
+    SQL parsers differ in comments, quoted names and prefixes of texts: `/*! ... */` is a comment to
+    one and code to another. So none of these is allowed.
     """
     tokens, place, end = [], 0, len(sql.rstrip())
     while place < end:

@@ -1,4 +1,4 @@
-"""What a tuple domain says about the value of one region field, transform by transform.
+"""The values of one region field that a tuple domain allows, transform by transform.
 
 A test tells whether a region with this value of the field may hold a row of it; None stands
 for "any value may".
@@ -22,7 +22,7 @@ from planner.regions.values import as_region_value, region_values, type_of
 
 Test = Callable[[object], bool]
 
-# How many values of the source columns are tried out to find the values of a field.
+# The most values of the source columns that are tried to find the values of a field.
 _MAX_TRIED = 4096
 _NANOSECONDS = {"hour": 3600 * 10**9, "day": 86_400 * 10**9, "month": 31 * 86_400 * 10**9}
 _PERIOD = {"hour": 24, "day": 31, "month": 12}
@@ -202,7 +202,7 @@ def _few_values(domain: Domain, kind: pa.DataType) -> list[object] | None:
 
 
 def _same_units(field: RegionField, kind: pa.DataType) -> bool:
-    """False when the column is no longer of the type that the stored values were made from."""
+    """False if the column no longer has the type that the stored values were made from."""
     if not field.result_type:
         return True
     stored = type_of(field.result_type)

@@ -1,8 +1,8 @@
 """Region ids derived from region values, so that two creators make one region.
 
-Protocol rule 11. Pure functions; whoever uses an id first checks that no listed region already
-has these values. LanceDB can write tables of some region specs: their regions get the ids that it
-derives, so that it is among the creators that make one region.
+Protocol rule 11. Pure functions; a caller that uses an id first checks that no listed region has
+these values. LanceDB can write tables of some region specs: their regions get the ids that it
+derives, so that it finds the same region.
 """
 
 from __future__ import annotations
@@ -50,8 +50,7 @@ def region_id(incarnation: UUID, spec_id: int, values: Mapping[str, RegionValue]
 
 
 def new_region_id(incarnation: UUID, spec: RegionSpec, values: Mapping[str, RegionValue]) -> UUID:
-    """The id to create the region with `values` under: LanceDB's where it has one, else that of
-    `region_id`."""
+    """The id of a new region with `values`: LanceDB's if it has one, otherwise `region_id`'s."""
     return lancedb_id(spec, values) or region_id(incarnation, spec.spec_id, values)
 
 
@@ -66,7 +65,7 @@ def is_lancedb_spec(spec: RegionSpec) -> bool:
             return pa.types.is_integer(kind) or pa.types.is_boolean(kind) or is_text(kind)
         if field.transform == "bucket":
             return field.native and num_buckets_of(field) <= LANCE_BUCKETS
-    except InvalidCallError:  # what is stored is damaged, as others say
+    except InvalidCallError:  # stored values are damaged; other checks say so
         return False
     return field.transform == "unsharded"
 

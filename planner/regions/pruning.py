@@ -26,7 +26,7 @@ _MOST_VALUES = 64
 
 
 class Prunable(Protocol):
-    """What pruning looks at in a region."""
+    """The parts of a region that pruning reads."""
 
     @property
     def spec_id(self) -> int:

@@ -21,7 +21,7 @@ _COLUMN = "column"
 
 
 class StoredField(TypedDict):
-    """A region field as stored: the names are those of the specification."""
+    """A region field as stored, under the names of the specification."""
 
     field_id: str
     source_ids: list[int]
@@ -47,7 +47,7 @@ def to_storage(spec: RegionSpec, schema_field_ids: Mapping[str, int]) -> StoredS
 def from_storage(stored: StoredSpec, columns: Mapping[int, str]) -> RegionSpec:
     """The spec that was stored; `columns` gives the name of each of Lance's field ids today.
 
-    A source id that is no longer there is a column that reads as NULL.
+    A source id that no longer exists stands for a column that reads as NULL.
     """
     fields = tuple(_field(field, columns) for field in stored["fields"])
     try:

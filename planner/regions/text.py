@@ -22,7 +22,7 @@ from planner.regions.field import RegionField
 from planner.regions.spec import RegionSpec
 
 Regions = str | RegionSpec | RegionField | Sequence[RegionField]
-"""What users give for regions."""
+"""The forms of regions that users give."""
 
 _DATE_PARTS = (factories.year, factories.month, factories.day, factories.hour)
 _BUCKETS = (factories.bucket, factories.lance_bucket, factories.multi_bucket)
@@ -60,7 +60,7 @@ def spec_of(regions: Regions, spec_id: int) -> RegionSpec:
 
 
 def text_of(spec: RegionSpec) -> str:
-    """The text of which `spec_of` makes the same spec, as far as a schema has no part in it.
+    """The text from which `spec_of` makes the same spec, as far as that does not need a schema.
 
     A column that is gone is printed as `?`, and a transform that is not known by its name.
     """
@@ -101,7 +101,7 @@ def _field(text: str, source: str, node: ast.expr, quoted: list[str]) -> RegionF
     name = call.func.id.lower() if isinstance(call.func, ast.Name) else ""
     function = _FUNCTIONS.get(name)
     if function is None:
-        raise _refused(text, f"there is no function {name or ast.unparse(call.func)!r}")
+        raise _refused(text, f"unknown function {name or ast.unparse(call.func)!r}")
     arguments = [value(argument) for argument in call.args]
     named = {str(keyword.arg): value(keyword.value) for keyword in call.keywords}
     if function is factories.multi_bucket and arguments and isinstance(arguments[0], str):
@@ -155,7 +155,7 @@ def _field_text(field: RegionField) -> str:
         if field.native and function == "bucket":
             function = "lance_bucket"
     text = f"{function}({', '.join(arguments)})"
-    with suppress(InvalidCallError):  # where storage has what is not known
+    with suppress(InvalidCallError):  # storage may have unknown transforms
         if _fields_of(text)[0].field_id == field.field_id:
             return text
     return f"{function}({', '.join([*arguments, f'name={_quoted(field.field_id)}'])})"

@@ -36,7 +36,7 @@ def evaluate_field(field: RegionField, table: pa.Table) -> pa.Array:
 
 
 def evaluate_columns(field: RegionField, columns: Sequence[pa.Array], rows: int) -> pa.Array:
-    """As `evaluate_field`, from the source columns in their order."""
+    """As `evaluate_field`, from the source columns in order."""
     result = _evaluate(field, columns, rows)
     if field.result_type and pa.types.is_null(result.type):
         return result.cast(type_of(field.result_type))
@@ -204,7 +204,7 @@ def _scalar_bucket(kind: pa.DataType, num_buckets: int) -> Callable[[object], Re
 def _scalar_native_bucket(
     kind: pa.DataType, num_buckets: int
 ) -> Callable[[object], RegionValue] | None:
-    """Of integers, which `native_bucket` hashes by their width; None for other types."""
+    """The width of integers, by which `native_bucket` hashes them; None for other types."""
     if not pa.types.is_integer(kind):
         return None
     width = 8 if kind.bit_width == 64 else 4

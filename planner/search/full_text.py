@@ -34,7 +34,7 @@ class TextQuery:
 
     Attributes:
         query: the query and its columns.
-        columns: those to return beside `_score`.
+        columns: the columns to return besides `_score`.
         filters: conjunctive; they choose among the rows and never change a score.
     """
 
@@ -49,9 +49,9 @@ def plan_full_text_search(query: TextQuery, snapshot: Snapshot) -> TakeExec:
     `columns` and `_score` (float32).
 
     Scores are those of one index over the whole table: regions that the filters rule out are not
-    searched, but counted, so the snapshot must have them. Where a column has no index, its texts
-    are tokenized with Lance's default analyzer. Raises InvalidCallError for a column that is not
-    there or has no strings, and for a negative `k`. Pure.
+    searched, but counted, so the snapshot must have them. The texts of a column without an index
+    are tokenized with Lance's default analyzer. Raises InvalidCallError for a column that does not
+    exist or has no strings, and for a negative `k`. Pure.
     """
     columns = sorted(columns_of(query.query))
     _check(query, columns, snapshot.info.schema)
@@ -92,7 +92,7 @@ def text_indexes(query: TextQuery, snapshot: Snapshot) -> dict[str, IndexInfo | 
 
 
 def analyzer_of(column: str, snapshot: Snapshot) -> Analyzer:
-    """How texts of a column become tokens: by its index; without one by Lance's defaults."""
+    """The analyzer of a column: its index's; without one Lance's default."""
     return _analyzer(index_of(column, snapshot))
 
 

@@ -27,11 +27,11 @@ class HybridQuery:
 
     Attributes:
         vector, text: the searches; their own `k`, columns and filters do not count.
-        columns: those to return beside `_distance`, `_score` and `_relevance_score`.
+        columns: the columns to return besides `_distance`, `_score` and `_relevance_score`.
         filters: conjunctive, prefilters of both searches.
         candidates: how many rows of each ranking are fused; four times `k` if None.
-        vector_weight, text_weight: what each ranking counts for.
-        constant: what is added to ranks; the higher, the less the first ranks stand out.
+        vector_weight, text_weight: the weight of each ranking.
+        constant: added to ranks; the higher it is, the less the first ranks stand out.
     """
 
     vector: VectorQuery

@@ -44,8 +44,8 @@ class VectorQuery:
 
     Attributes:
         column: the vector column: fixed size lists of float16, float32, float64 or uint8.
-        vectors: (queries, dimension). Of several queries each has its own `k` rows, and
-            `query_index` (int32) says whose a row is.
+        vectors: (queries, dimension). Each of several queries has its own `k` rows, and
+            `query_index` (int32) gives the query of a row.
         k: how many rows; all rows if there are fewer.
         columns: the table's columns to return, before `_distance` (float32).
         filters: conjunctive; only rows that match all of them count.
@@ -75,7 +75,7 @@ class VectorQuery:
 
 
 def nearest_query(query: VectorQuery, schema: pa.Schema, index_metric: str | None) -> NearestQuery:
-    """The query in the column's element type; `index_metric` is that of its index, if any.
+    """The query in the column's element type; `index_metric` is the metric of its index, if any.
 
     Raises InvalidCallError naming the value and the remedy.
     """

@@ -98,7 +98,7 @@ def test_columns_of_one_name_are_shown_and_are_no_json(table: Any) -> None:
     query = "SELECT a.id, b.id FROM t a JOIN t b ON a.id = b.n WHERE a.id = 3"
     assert call("sql", table.uri, query).split() == ["id", "id", "3", "3"]
     text = failing("sql", table.uri, query, "--output", "json", code=ExitCode.CALL)
-    assert "several columns of the names ['id']: give each a name of its own with AS" in text
+    assert "several columns with the names ['id']: give each a name of its own with AS" in text
 
 
 @pytest.mark.parametrize(
@@ -337,7 +337,7 @@ def test_the_older_format_is_shown_and_upgraded(tmp_path: Path) -> None:
     [
         ("bucket(id", "does not match opening parenthesis"),
         ("bucket", "missing a required argument: 'column'"),
-        ("nothing(id)", "there is no function 'nothing'"),
+        ("nothing(id)", "unknown function 'nothing'"),
         ("1 + 1", "Write functions of key columns"),
         ("", "a function is missing"),
         ("bucket(n, 4)", "primary key"),

@@ -167,7 +167,7 @@ def test_what_a_manifest_says_was_complete_is_no_torn_tail(table: mw.Table, part
         with as_another_process(), pytest.raises(mw.TornEntryError):
             read(mw.open_table(table.uri))
     (found,) = (one for one in mw.open_table(table.uri).check() if one.check == "wal")
-    assert (found.severity, "complete once" in found.what) == (Severity.ERROR, True)
+    assert (found.severity, "complete before" in found.what) == (Severity.ERROR, True)
 
 
 @CUTS

@@ -68,7 +68,7 @@ def test_tables_that_can_not_be_written_say_why(spark: SparkSession, tmp_path: P
     assert "without a MemWAL index" in refusal(lambda: save(frame(spark, 0, 3, "a"), plain))
     manual = str(tmp_path / "manual")
     mw.create_table(manual, SCHEMA, "id", mw.manual())
-    assert "given by hand" in refusal(lambda: save(frame(spark, 0, 3, "a"), manual))
+    assert "are manual" in refusal(lambda: save(frame(spark, 0, 3, "a"), manual))
     assert "memory of one process" in refusal(lambda: save(frame(spark, 0, 3, "a"), "memory://x"))
     nowhere = "/proc/nowhere/table"
     message = refusal(lambda: save(frame(spark, 0, 3, "a"), nowhere, primaryKey="id"))
@@ -87,12 +87,12 @@ def test_tables_that_can_not_be_written_say_why(spark: SparkSession, tmp_path: P
         ({"rowsPerPartition": "0"}, "rowsPerPartition='0'"),
         ({"filter": "nothing = 1"}, "filter='nothing = 1' can't be used"),
         ({"name": "t"}, "it needs option query"),
-        ({"query": "SELECT * FROM memwal", "columns": "id"}, "['columns'] mean nothing beside"),
+        ({"query": "SELECT * FROM memwal", "columns": "id"}, "['columns'] have no meaning with"),
         ({"query": "INSERT INTO memwal VALUES (1, 'a')"}, "DML not supported"),
         ({"query": "CREATE TABLE t AS SELECT 1"}, "DDL not supported"),
         (
             {"query": "SELECT a.id, b.id, b.val FROM memwal a JOIN memwal b ON a.id = b.id"},
-            "has several columns of the names ['id']: give each a name of its own with AS",
+            "has several columns with the names ['id']: give each a name of its own with AS",
         ),
     ],
 )

@@ -132,7 +132,7 @@ def test_a_condition_that_is_none_is_refused_before_anything_is_read(
 
 def test_options_say_where_a_filter_belongs(table: mw.Table) -> None:
     source = MemWalDataSource({"path": table.uri, "filter": "id = 1", "query": "SELECT 1"})
-    with pytest.raises(mw.InvalidCallError, match=r"\['filter'\] mean nothing beside query"):
+    with pytest.raises(mw.InvalidCallError, match=r"\['filter'\] have no meaning with query"):
         source.schema()
     with pytest.raises(mw.InvalidCallError, match="no option 'pushdown'"):
         parse_options({"path": table.uri, "pushdown": "true"}, READ, "reading")

@@ -106,7 +106,7 @@ def test_a_program_s_writer_with_other_columns_is_an_error_that_names_the_way_ou
         change(table.uri)
         session = _session(table)
         insert = "INSERT INTO t (id, a, c) VALUES (2, 'to a', 'to c')"
-        with pytest.raises(ReopenError, match="close that one, and open a new one"):
+        with pytest.raises(ReopenError, match="close it, and open a new one"):
             _run(session, insert)
         writer.upsert({"id": [3], "a": ["A"], "c": ["C"]})  # it is as good as before
     _run(session, insert)

@@ -43,7 +43,7 @@ _DIFFERENT: Mapping[str, tuple[str, ...]] = {
         "ident_normalization.slt:155",
         "ident_normalization.slt:168",
     ),
-    "names alone are those of datafusion.public": (
+    "names without a catalog mean datafusion.public": (
         "cte.slt:65",
         "cte.slt:108",
         "information_schema_columns.slt:21",

@@ -103,7 +103,7 @@ def test_no_update_of_a_row_is_lost_to_one_that_came_meanwhile(
     ("statement", "message"),
     [
         ("UPDATE t SET n = 1, n = 2", "set twice, at line 1, column 21"),
-        ("UPDATE t SET x = 1", "not this column"),
+        ("UPDATE t SET x = 1", "no such column"),
         ("UPDATE t SET (n, id) = (1, 2)", "column = value, one by one, at line 1, column 14"),
         ("UPDATE t SET z.n = 1", "'z' is not the table"),
         ("UPDATE t SET n 1", "Expected: =, found: 1"),
@@ -124,7 +124,7 @@ def test_no_update_of_a_row_is_lost_to_one_that_came_meanwhile(
         ("DELETE FROM t USING t AS u UNION SELECT tenant, id FROM t", "column 28: 'UNION'"),
         ("DELETE FROM t USING t AS u GROUP BY tenant, id", "in"),
         ("DELETE FROM t RETURNING unnest([1, 2])", "one row for each"),
-        ("DELETE FROM t AS z USING t AS u WHERE u.id = z.id RETURNING u.*", "'z' alone"),
+        ("DELETE FROM t AS z USING t AS u WHERE u.id = z.id RETURNING u.*", "columns of 'z'"),
         ("TRUNCATE t, u", "the end of the statement"),
         ("UPDATE t SET n = d.n FROM (VALUES (1), (2)) AS d(n)", "more than once"),
         ("UPDATE t SET n = unnest(make_array())", "to one value.* column 18: 'unnest'"),

@@ -155,7 +155,7 @@ def test_a_query_is_not_made_where_its_table_is_there(
     for change in (("(n)", "(s)"), ("n BIGINT PRIMARY KEY", "n INT PRIMARY KEY"), ("n, 2", "n, 3")):
         other = create.format("IF NOT EXISTS w").replace(*change)
         if other != create.format("IF NOT EXISTS w"):
-            with pytest.raises(mw.InvalidCallError, match="is there, and another one"):
+            with pytest.raises(mw.InvalidCallError, match="exists, and differs"):
                 mw.sql(ctx, f"{other} {query}")
     assert calls == []
     assert names(ctx) == {"t", "u"}
@@ -186,7 +186,7 @@ def test_a_table_is_opened_or_made_by_an_external_one(
     mw.sql(other, f"CREATE EXTERNAL TABLE u STORED AS MEMWAL LOCATION '{place}'")
     assert rows(other, "SELECT t.n + u.n AS n FROM t JOIN u USING (id)") == [{"n": 4}]
     for change in (("n INT", "n BIGINT"), ("(id)", "(id, n)"), ("id, 2", "id, 3")):
-        with pytest.raises(mw.InvalidCallError, match="is there, and another one"):
+        with pytest.raises(mw.InvalidCallError, match="exists, and differs"):
             mw.sql(other, statement.format("w").replace(*change))
     with pytest.raises(mw.InvalidCallError, match="table already: IF NOT"):
         mw.sql(other, f"CREATE TABLE w (id BIGINT PRIMARY KEY) LOCATION '{place}'")
@@ -214,7 +214,7 @@ def test_tables_in_memory_and_views_stay_datafusion_s(
 
 def test_alter_if_exists_sees_a_table_that_has_quotes(ctx: datafusion.SessionContext) -> None:
     mw.sql(ctx, 'CREATE TABLE "My" AS SELECT 1 AS a')
-    with pytest.raises(mw.InvalidCallError, match="no table of this package"):
+    with pytest.raises(mw.InvalidCallError, match="not a MemWAL table"):
         mw.sql(ctx, 'ALTER TABLE IF EXISTS "My" ADD COLUMN b INT')
 
 
@@ -317,8 +317,8 @@ def test_indexes_are_made_and_dropped(ctx: datafusion.SessionContext, place: str
     [
         ("CREATE TABLE u (id INT) LOCATION '{}'", r"PRIMARY KEY \(columns\) .*column 16: '\('"),
         ("CREATE TABLE u LOCATION '{}' AS SELECT 1 AS id", r"PRIMARY KEY \(columns\)"),
-        ("CREATE TABLE u (id INT PRIMARY KEY) USING memwal", "LOCATION 'folder' must say"),
-        ("CREATE TABLE u (id INT PRIMARY KEY, PRIMARY KEY (id)) LOCATION '{}'", "several primary"),
+        ("CREATE TABLE u (id INT PRIMARY KEY) USING memwal", "LOCATION 'folder' is missing"),
+        ("CREATE TABLE u (id INT PRIMARY KEY, PRIMARY KEY (id)) LOCATION '{}'", "only one primary"),
         ("CREATE TABLE u (id INT PRIMARY KEY, a INT DEFAULT 3) LOCATION '{}'", "column 43: 'DEFA"),
         ("CREATE TABLE u (id INT PRIMARY KEY, a NOTHING) LOCATION '{}'", "column 37: 'a'"),
         ("CREATE TABLE u (id INT PRIMARY KEY, UNIQUE (a)) LOCATION '{}'", "no such constraint"),
@@ -328,9 +328,12 @@ def test_indexes_are_made_and_dropped(ctx: datafusion.SessionContext, place: str
         ("CREATE TABLE u (id INT PRIMARY KEY) LOCATION '{}' CLUSTER BY (id)", "no such clause"),
         ("CREATE TABLE u (id INT PRIMARY KEY) LOCATION '{}' OPTIONS ('x' 'y')", "'x' is not an"),
         ("CREATE TABLE u (id INT PRIMARY KEY) PARTITIONED BY (x) LOCATION '{}'", "x"),
-        ("CREATE TABLE u (id INT PRIMARY KEY) LOCATION '{}' OPTIONS ('version' '1')", "leave col"),
+        (
+            "CREATE TABLE u (id INT PRIMARY KEY) LOCATION '{}' OPTIONS ('version' '1')",
+            "leave the col",
+        ),
         ("CREATE TABLE u LOCATION '{}'", "columns in parentheses"),
-        ("CREATE OR REPLACE TABLE u (id INT PRIMARY KEY) LOCATION '{}'", "DROP TABLE does"),
+        ("CREATE OR REPLACE TABLE u (id INT PRIMARY KEY) LOCATION '{}'", "run DROP TABLE first"),
         ("CREATE TABLE t (id INT PRIMARY KEY) LOCATION '{}'", "has a table of this name"),
         ("CREATE TABLE u (PRIMARY KEY (b)) LOCATION '{}' AS SELECT 1 AS a", "'b' is not in"),
         ("CREATE TABLE u (PRIMARY KEY (a)) LOCATION '{}' AS SELECT nope", "nope"),
@@ -342,21 +345,21 @@ def test_indexes_are_made_and_dropped(ctx: datafusion.SessionContext, place: str
         ("ALTER TABLE t ADD COLUMN b INT NOT NULL", "make them nullable"),
         ("ALTER TABLE t ADD COLUMN b INT PRIMARY KEY", "can't be added"),
         ("ALTER TABLE t DROP COLUMN id", "primary key"),
-        ("ALTER TABLE t DROP COLUMN nothing", "the columns of the table.*column 27"),
+        ("ALTER TABLE t DROP COLUMN nothing", "no such column.*column 27"),
         ("ALTER TABLE t DROP COLUMN a CASCADE", "end of the statement"),
         ("ALTER TABLE t RENAME TO u", "move the folder"),
-        ("ALTER TABLE t ALTER COLUMN a SET NOT NULL", "go on to write nulls"),
+        ("ALTER TABLE t ALTER COLUMN a SET NOT NULL", "may still write nulls"),
         ("ALTER TABLE t ALTER COLUMN a TYPE BIGINT", "UPDATE it, and drop the old"),
         ("ALTER TABLE t CLUSTER BY (a)", "must stand here"),
         ("ALTER TABLE t SET TBLPROPERTIES ('a' = 'b')", "no other options.*column 15: 'SET'"),
         ("ALTER TABLE t UNSET TBLPROPERTIES ('a')", "no other options"),
         ("ALTER TABLE t", "must stand here"),
         ("CREATE INDEX i ON t USING nothing (a)", "must be one of"),
-        ("CREATE INDEX i ON t (a, id)", "of one column"),
+        ("CREATE INDEX i ON t (a, id)", "takes one column"),
         ("CREATE INDEX i ON t (a) WITH (nothing = 1)", "nothing"),
         ("DROP INDEX i", "ON and a table"),
         ("DROP INDEX i ON t", "'i' is not an index"),
-        ("DROP TABLE t, u", "one table alone"),
+        ("DROP TABLE t, u", "one table only"),
     ],
 )
 def test_what_is_refused_changes_nothing(

@@ -158,23 +158,23 @@ MISTAKES = {
     "DELETE FROM t WHERE": "Expected: an expression, .*the end",
     "DELETE FROM t id = 3": "the end of the statement, found: =",
     "UPDATE t SET n = 3 WHERE": "Expected: an expression",
-    "UPDATE t SET v.x = 3": "one by one: give 'v' a whole value, at line 1, column 14: 'v'",
+    "UPDATE t SET v.x = 3": "one by one: set all of 'v', at line 1, column 14: 'v'",
     "INSERT INTO t (id, t.v.x) VALUES (1, 2)": "one by one.*column 20: 't'",
     "UPDATE t SET s.n = 3": "'s' is not the table that is written",
-    "DELETE FROM t RETURNING count(*)": "an aggregate or window function can't stand here",
+    "DELETE FROM t RETURNING count(*)": "an aggregate or window function is not allowed here",
     "INSERT INTO t VALUES (9, 9, [0, 0], '') RETURNING id, max(n) + 1": "an aggregate or",
     "MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN UPDATE SET n = sum(s.n)": "an aggregate",
     "INSERT INTO t (id) VALUES (1) ON DUPLICATE KEY UPDATE n = 3": "ON CONFLICT DO UPDATE",
     "UPSERT INTO t VALUES (1)": "found: UPSERT, at line 1, column 1",
     "CREATE UNIQUE INDEX i ON t (n)": "primary key alone",
-    "CREATE TABLE x (id NOPE PRIMARY KEY) LOCATION 'x'": "not a column: Unsupported SQL type NOPE",
+    "CREATE TABLE x (id NOPE PRIMARY KEY) LOCATION 'x'": "can't be read: Unsupported SQL type NOPE",
     "ALTER TABLE t ADD COLUMN": "Expected: identifier, .*the end",
     "ALTER TABLE t ADD COLUMN x": "Expected: a data type name",
     'DROP TABLE "t$regions"': "describes the table t",
-    'DELETE FROM "t$regions"': r"MemWAL tables alone: ctx\.sql",
-    "DELETE FROM s WHERE nope = 1": r"MemWAL tables alone: ctx\.sql",
-    "TRUNCATE s": r"MemWAL tables alone$",
-    "MERGE INTO s USING t ON t.id = s.id WHEN MATCHED THEN DELETE": "MemWAL tables alone",
+    'DELETE FROM "t$regions"': r"MemWAL tables only: ctx\.sql",
+    "DELETE FROM s WHERE nope = 1": r"MemWAL tables only: ctx\.sql",
+    "TRUNCATE s": r"MemWAL tables only$",
+    "MERGE INTO s USING t ON t.id = s.id WHEN MATCHED THEN DELETE": "MemWAL tables only",
     'SELECT id FROM t WHERE c = "Oslo"': "single quotes: 'Oslo'",
     "SELECT id FROM t WHERE id = $1": r"\*\*\{'1': ...\}",
     "SELECT id FROM t WHERE id = $x": r"mw\.sql\(ctx, text, x=...\)",
@@ -185,9 +185,9 @@ MISTAKES = {
     "ALTER TABLE nope ADD COLUMN a INT": "not found\nmw.register",
     "ALTER TABLE lake.public.nope DROP COLUMN a": "not found",
     "DROP INDEX i ON nope": "not found\nmw.register",
-    "DROP INDEX i ON s": "no table of this package.*column 17: 's'",
-    "CREATE INDEX ON s (n)": "no table of this package.*column 17: 's'",
-    "ALTER TABLE s ADD COLUMN a INT": "no table of this package.*column 13: 's'",
+    "DROP INDEX i ON s": "not a MemWAL table.*column 17: 's'",
+    "CREATE INDEX ON s (n)": "not a MemWAL table.*column 17: 's'",
+    "ALTER TABLE s ADD COLUMN a INT": "not a MemWAL table.*column 13: 's'",
     "CREATE VIEW v AS SELECT * FROM t VERSION AS OF 'then'": r"AS OF is for.*column 34.*as_of\(",
     "CREATE TABLE x AS SELECT * FROM t FOR SYSTEM_TIME AS OF $1": "AS OF is for.*column 35: 'FOR'",
     "INSERT INTO s SELECT id, n FROM t VERSION AS OF 1": "AS OF is for.*column 35: 'VERSION'",
@@ -223,7 +223,7 @@ MISTAKES = {
             "INSERT INTO t (id, n) VALUES (9, count(*))",
             "SELECT id FROM t WHERE row_number() OVER () = 1",
         ),
-        "^an aggregate or window function can't stand here: compute it in a subquery$",
+        "^an aggregate or window function is not allowed here: compute it in a subquery$",
     ),
     "SELECT $id.n FROM t": "^Dot access not supported for non-string expr: Identifier$",
     "SELECT $1, $2": r"\*\*\{'1': ...\}",
@@ -289,7 +289,7 @@ def test_a_parameter_that_the_statement_has_not_is_refused(
     ctx: datafusion.SessionContext, statement: str
 ) -> None:
     known = {"other": 9} if "$other" in statement else {}
-    with pytest.raises(mw.InvalidCallError, match=r"\$more, \$most is given.*written as \$name"):
+    with pytest.raises(mw.InvalidCallError, match=r"\$more, \$most is given.*written \$name"):
         mw.sql(ctx, statement, more=1, most=2, **known)
     assert mw.sql(ctx, statement, **known).to_pylist()
 

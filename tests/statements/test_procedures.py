@@ -56,7 +56,7 @@ def test_prepared_statements_are_datafusion_s_and_queries(
         ("CALL memwal.checkpoint('t')", r"takes \(table, name, expires\): missing .*'name'"),
         ("CALL memwal.collect_garbage('t', true)", r"takes \(table, dry_run, older_than, vers"),
         ("CALL memwal.build_indexes('t', ['a', 'b'])", r"'a'"),
-        ("CALL memwal.merge('t', regions => 'a', 1)", "without a name"),
+        ("CALL memwal.merge('t', regions => 'a', 1)", "positional argument"),
         ("CALL memwal.merge('t', regions => 'a', regions => 'b')", "given twice"),
         ("CALL memwal.merge('t', regions => )", "an expression"),
         ("CALL memwal.collect_garbage('t', older_than => INTERVAL '1 month')", "has no length"),

@@ -100,7 +100,7 @@ CALLS: tuple[tuple[Callable[[Site], object], tuple[str, ...]], ...] = (
     ),
     (
         lambda s: s.sql(MERGE.format("(VALUES (4), (4))").replace("AS s", "AS s(id)")),
-        ("several rows would get one key", "[4]", "keep one row a key"),
+        ("several rows would get the same key", "[4]", "keep one row a key"),
     ),
 )
 # What says nothing to a user: names within the package, places in Lance's sources, other doors.

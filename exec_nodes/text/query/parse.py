@@ -10,9 +10,9 @@ The JSON form is an object with one key, in the words of `lance.query`:
     {"boost": {"positive": {...}, "negative": {...}, "negative_boost": 0.5}}
     {"boolean": {"must": [...], "should": [...], "must_not": [...], "minimum_should_match": 1}}
 
-`match` and `phrase` take a `column` too; without one it is the column of the call. A
-`fuzziness` of "auto" (or null) goes by the length of each token; without one words are taken as
-they are, as by `lance.query` (Lance's JSON says "auto" then).
+`match` and `phrase` take a `column` too; without one the column of the call counts. A `fuzziness`
+of "auto" (or null) depends on the length of each token; without one words are taken unchanged, as
+in `lance.query` (Lance's JSON means "auto" then).
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def parse_query(
         columns: the table's text columns.
         options: for a text only: further keys of `match`.
 
-    Raises InvalidCallError that names the key and the value, and what to give instead, and
-    UnsupportedError for an object of `lance.query`, which does not show what it was made of.
+    Raises InvalidCallError that names the key and the value, and the remedy, and UnsupportedError
+    for an object of `lance.query`, which does not show its contents.
     """
     try:
         expression = _parse(query, column, options or {})
@@ -92,8 +92,8 @@ def _parse(query: object, column: str | None, options: Mapping[str, object]) -> 
         return query
     if isinstance(query, FullTextQuery):
         raise UnsupportedError(
-            f"a {type(query).__name__} of lance.query does not show what it was made of: give the "
-            f"JSON form, such as {_FORMS.get(type(query).__name__, _FORMS['MatchQuery'])}."
+            f"a {type(query).__name__} of lance.query does not show its contents: give the JSON "
+            f"form, such as {_FORMS.get(type(query).__name__, _FORMS['MatchQuery'])}."
         )
     if isinstance(query, str):
         return _from_json(_loaded(query), column)
@@ -110,7 +110,7 @@ def _loaded(text: str) -> object:
     except ValueError as error:
         raise InvalidCallError(
             f"The full-text query begins with a brace but is not JSON ({error}): {text[:80]!r}. To "
-            f'search for such a text, put it into {{"match": {{"query": ...}}}}.'
+            f'search for this text, put it into {{"match": {{"query": ...}}}}.'
         ) from error
 
 
@@ -170,7 +170,7 @@ class _Body:
         return value
 
     def column(self) -> str:
-        """The column it names, else that of the call."""
+        """The column it names, else the column of the call."""
         value = self.take("column", None)
         value = self._column if value is None else value
         if not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""What a query of words is taken for, as plans show it."""
+"""The tokens of a query of words, as plans show them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _MOST_TOKENS: Final = 20
 
 
 def taken_for(expression: TextExpression, analyzers: Mapping[str, Analyzer]) -> str:
-    """The tokens that the texts of a query are taken for, as a plan shows them: `"fox", "dog"`, and
-    those of other texts after a bar."""
+    """The tokens of a query's texts, as a plan shows them: `"fox", "dog"`, and those of further
+    texts after a bar."""
     texts = dict.fromkeys(_tokens(expression, analyzers))
     return " | ".join(map(_shown, texts))
 

@@ -1,8 +1,8 @@
 """A full-text query as a tree: the query types that Lance has in Python.
 
 A tree is checked when it is built. Scores are BM25 with the statistics of the whole live corpus
-(`exec_nodes.postings.bm25`); what a tree's nodes make of them is said at each node. A leaf of
-which the analyzer leaves no token (an empty text, stop words only) matches no row.
+(`exec_nodes.postings.bm25`); each node says how it combines them. A leaf without tokens after
+analysis (an empty text, stop words only) matches no row.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_FIELD_WEIGHT: Final = float(2**20)
 
 
 class Operator(Enum):
-    """How many of a text's tokens a row must hold: `OR`, one; `AND`, all."""
+    """The number of a text's tokens that a row must have: `OR`, one; `AND`, all."""
 
     OR = "OR"
     AND = "AND"
@@ -76,7 +76,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """Rows that hold the tokens of `text` in order; the score is that of `Match`.
+    """Rows that have the tokens of `text` in order; scored as `Match`.
 
     Between two neighbours of the text a row may have up to `slop` more positions than the text
     has. Stop words are no tokens but take a position.
@@ -199,7 +199,7 @@ class Boolean:
 
     @property
     def required(self) -> int:
-        """How many of the `should` must match."""
+        """The number of the `should` that must match."""
         return max(self.minimum_should_match or 0, 0 if self.must else 1)
 
     def __str__(self) -> str:

@@ -120,7 +120,7 @@ class _Pass:
 
     @property
     def size(self) -> int | None:
-        """What all row numbers are below, where that is worth an array."""
+        """The bound of all row numbers, if arrays of that size are worth it."""
         documents = [index.documents for index in self.indexes.values()]
         return documents[0] if len(documents) == 1 else None
 
@@ -167,7 +167,7 @@ class _Pass:
         )
 
     def _words(self, query: Words) -> Matches:
-        """By document id."""
+        """The matches, by document id."""
         if not query.words:
             return _NOTHING
         column = self.columns[query.column]

@@ -48,7 +48,7 @@ def no_matches(rows: Rows) -> Matches:
 
 
 def locate(among: Rows, rows: Rows, size: int | None) -> tuple[Places, Flags]:
-    """For each of `rows`: its place in `among` if it is there, and whether it is."""
+    """For each of `rows`, its position in `among`, and whether it is there."""
     if not len(among):
         return np.zeros(len(rows), np.intp), np.zeros(len(rows), np.bool_)
     if size is not None and len(rows) * DENSE_PART > size:

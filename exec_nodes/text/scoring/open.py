@@ -117,7 +117,7 @@ class SourceTexts:
         self, source: Source, column: str, analyzer: Analyzer, sources: WeakSet[Source]
     ) -> PartedText:
         def read(addresses: RowAddresses) -> pa.Array:
-            any_source = next(iter(sources))  # whoever searches has one
+            any_source = next(iter(sources))  # a search has at least one
             return one_array(any_source.rows_at(addresses, [column])[column])
 
         if isinstance(source, LanceSource):
@@ -131,7 +131,8 @@ class SourceTexts:
         return PartedText(parts, analyzer, read)
 
     def _stored_parts(self, source: LanceSource, column: str, analyzer: Analyzer) -> list[TextPart]:
-        """What the index covers, and the rest tokenized: fragments appended or rewritten since."""
+        """The rows that the index covers, and the rest tokenized: fragments appended or rewritten
+        since."""
         segments = self._segments(source, column, analyzer)
         read = {fragment.fragment_id for fragment in source.whole_fragments.values()}
         covered = _covered(source, column, segments)
@@ -189,7 +190,7 @@ class RowsOf:
     def of_index(
         self, row_ids: RowAddresses, fragments: Collection[int]
     ) -> tuple[RowAddresses, Live]:
-        """The addresses of an index's row ids, and which of these rows are no more.
+        """The addresses of an index's row ids, and which of these rows no longer exist.
 
         Only rows in the fragments that the index covers count: one with a stable row id may have
         moved on with another text.
@@ -204,14 +205,14 @@ class RowsOf:
     def of_fragments(
         self, addresses: RowAddresses, fragments: Collection[int]
     ) -> tuple[RowAddresses, Live]:
-        """The addresses, and which of these rows are no more, or not in `fragments`: another
-        document stands for a row of another fragment, with the value that it has now."""
+        """The addresses, and which of these rows no longer exist, or are not in `fragments`:
+        another document stands for a row of another fragment, with its current value."""
         outside = ~within(addresses, fragments)
         gone = outside | self._deleted(addresses)
         return np.where(outside, _NOWHERE, addresses) if outside.any() else addresses, gone
 
     def _deleted(self, addresses: RowAddresses) -> Live:
-        """By row: whether it is in a deletion vector."""
+        """For each row, whether it is in a deletion vector."""
         if not self._has_deletions:
             return np.zeros(len(addresses), np.bool_)
         live = self._live

@@ -1,4 +1,5 @@
-"""What the nodes of a full-text search share: the corpus, and the query's weights in it."""
+"""The state that the nodes of a full-text search share: the corpus, and the query's weights in
+it."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ from exec_nodes.text.scoring.resolve import Corpus, Resolved, resolve
 
 @dataclass(frozen=True)
 class QueryCorpus:
-    """A query and the live texts of a plan's sources, which count as one corpus: the ranking is
-    that of one index over the merged table. Computed when first read, and once.
+    """A query and the live texts of a plan's sources, which count as one corpus, so that the
+    ranking is that of one index over the merged table. Computed once, when first read.
 
     `analyzers` has the analyzer of each column of the query.
     """

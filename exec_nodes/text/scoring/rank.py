@@ -52,7 +52,7 @@ def _allowed(text: LiveText, matching: RowAddresses | None) -> Live:
 
 
 def _is_plain(query: Words) -> bool:
-    """Whether it is a sum over tokens, of which a row must hold any, all or some different ones."""
+    """Whether it is a sum over tokens of which a row must have any, all or some different ones."""
     alone = max(query.counts, default=1) == 1
     counted = query.required <= 1 or alone or query.required == sum(query.counts)
     spellings = max(map(len, query.words), default=0)

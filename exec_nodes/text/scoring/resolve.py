@@ -1,8 +1,8 @@
 """Turns a query's tree into tokens with global weights, which every source evaluates alike.
 
-Texts become tokens, fuzzy tokens the tokens of the live corpus that they stand for, and tokens
-get their weight from the statistics of the corpus. So the sources of one search never differ in
-what they score, and the result does not depend on how rows are spread over them.
+Texts become tokens, fuzzy tokens become tokens of the live corpus, and tokens get their weight from
+the statistics of the corpus. So the sources of one search never differ in their scores, and the
+result does not depend on how rows are spread over them.
 """
 
 from __future__ import annotations

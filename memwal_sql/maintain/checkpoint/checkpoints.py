@@ -145,7 +145,7 @@ def live_checkpoint(
 
 
 def list_checkpoints(context: TableContext, clock: Callable[[], float] = time.time) -> pa.Table:
-    """One row a checkpoint that was not dropped, by name."""
+    """One row per checkpoint that was not dropped, by name."""
     now = clock()
     rows = [
         {

@@ -94,7 +94,7 @@ def check_name(name: str) -> None:
 
 
 def is_checkpoint_tag(tag: str) -> bool:
-    """Whether a tag of the base table is one of ours."""
+    """Whether a tag of the base table belongs to a checkpoint."""
     return tag.startswith(_TAG_PREFIX)
 
 
@@ -174,7 +174,7 @@ def _decode(path: str, name: str, record: Record) -> Checkpoint:
 
 
 def _seconds(value: object) -> float:
-    """A time of a calendar: infinities are no time, and NaN is neither before nor after any."""
+    """A time of a calendar; infinities and NaN are refused."""
     if not isinstance(value, int | float) or not 0 <= value <= LAST_SECOND:
-        raise ValueError(f"{value!r} is no time")
+        raise ValueError(f"{value!r} is not a time")
     return float(value)

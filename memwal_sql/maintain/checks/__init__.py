@@ -1,1 +1,1 @@
-"""The invariants of a table, one a file."""
+"""The invariants of a table, one per file."""

@@ -1,5 +1,5 @@
-"""The base table: its MemWAL index fits the regions, and the files of its indexes, versions and
-checkpoints are there. Lance itself keeps index progress at or below merge progress."""
+"""Checks of the base table: its MemWAL index fits the regions, and the files of its indexes,
+versions and checkpoints exist. Lance itself keeps index progress at or below merge progress."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ _NEW_RECORD = "table.snapshot_regions() makes a new one"
 def check_base_indexes(state: CheckState) -> Iterator[Finding]:
     """Queries read the files of an index, and fail without them."""
     if is_in_memory(state.context.uri):
-        return  # Lance alone sees its files of a table in memory
+        return  # only Lance can list its files of a table in memory
     for index in indexes_of(state.base.dataset):
         for segment in index.segments:
             expected = segment.size_bytes
             if not expected or segment.base_id is not None:
-                continue  # kept in the manifest, not recorded, or in the folder of another table
+                continue  # in the manifest, unrecorded, or in the folder of another table
             folder = f"_indices/{segment.uuid}"
             size = sum(file.size for file in state.store.list(folder))
             if size < expected:
                 yield error(
                     folder,
                     f"the index {index.name!r} of the base table has {size} of {expected} bytes: "
-                    "files of it are missing or cut, and queries that use it fail",
-                    f"make it again: table.create_index({index.field_names[0]!r}, "
+                    "files are missing or cut, and queries that use the index fail",
+                    f"build it again: table.create_index({index.field_names[0]!r}, "
                     f"{index.index_type.upper()!r}, name={index.name!r}, replace=True)",
                 )
 
@@ -59,18 +59,18 @@ def check_merge_progress(state: CheckState) -> Iterator[Finding | Probe]:
     regions = {region.region_id: region for region in state.regions}
     for region_id, merged in regions_in(state.base.details.merged_generations).items():
         if region_id not in state.survey.regions:
-            what = f"generation {merged} of region {region_id} was merged, and the region is gone"
+            what = f"generation {merged} of region {region_id} was merged, but the region is gone"
             yield error(where, what, _REGION_FROM_A_COPY)
         elif region_id in regions:
             current = regions[region_id].manifest.current_generation
             if merged >= current:
                 yield error(
                     where,
-                    f"generation {merged} of region {regions[region_id].name} is said to be "
-                    f"merged, and its next generation is only {current}",
+                    f"generation {merged} of region {regions[region_id].name} is recorded as "
+                    f"merged, but its next generation is only {current}",
                     "the region's manifest is an older copy: restore the newest one",
                 )
-    yield Probe("the record of what was collected", where, _collected(state, where))
+    yield Probe("the record of collected generations", where, _collected(state, where))
     for number, version in state.versions.items():
         if isinstance(version, MemWalError):
             what = f"version {number} can't be read: {first_line(version)}"
@@ -86,7 +86,7 @@ def _collected(state: CheckState, where: str) -> Iterator[Finding]:
         if merged < watermark.generation:
             yield error(
                 where,
-                f"the base table holds generations of region {region_id} up to {merged}, and those "
+                f"the base table holds generations of region {region_id} up to {merged}, but those "
                 f"up to {watermark.generation} were collected",
                 "restore the base table to a version that has the progress, such as the newest "
                 "before",
@@ -103,10 +103,10 @@ def _went_back(state: CheckState, where: str) -> Iterator[Finding]:
         if merged > state.merged(region_id):
             yield warning(
                 where,
-                f"version {number} had merged generation {merged} of region {region_id}, this one "
-                f"has only {state.merged(region_id)}: the table was restored, or an index commit "
+                f"version {number} had merged generation {merged} of region {region_id}, but this "
+                f"one only {state.merged(region_id)}: the table was restored, or an index commit "
                 "erased the progress",
-                "merge: generations that are still there are merged again, with the same result",
+                "merge: generations that still exist are merged again, with the same result",
             )
 
 
@@ -114,7 +114,7 @@ def _maintained(state: CheckState, where: str) -> Iterator[Finding]:
     present = {index.name for index in indexes_of(state.base.dataset)}
     for name in state.base.details.maintained_indexes:
         if name not in present:
-            what = f"the index {name!r} is to be maintained, and the base table does not have it"
+            what = f"the index {name!r} is to be maintained, but the base table does not have it"
             yield warning(where, what, "create it, or drop it with table.drop_index()")
 
 
@@ -133,12 +133,12 @@ def check_recorded(state: CheckState) -> Iterator[Finding | Probe]:
 def _recorded(state: CheckState, details: IndexDetails, where: str) -> Iterator[Finding]:
     manifests = recorded_manifests(state.store, details, state.base.info.region_specs)
     if manifests is None:
-        what = "the file of the region snapshot is gone, as a progress mark leaves it behind"
+        what = "the file of the region snapshot is gone, as after a progress mark"
         yield warning(where, f"{what}: eventual readers read the manifests", _NEW_RECORD)
     for manifest in manifests or ():
-        # The check of merge progress names those that were merged.
+        # The check of merge progress names merged regions.
         if manifest.region_id not in state.survey.regions and not state.merged(manifest.region_id):
-            what = f"region {manifest.region_id} is recorded, and its folder is gone"
+            what = f"region {manifest.region_id} is recorded, but its folder is gone"
             yield error(where, what, _REGION_FROM_A_COPY)
 
 
@@ -150,13 +150,13 @@ def _old_version(state: CheckState, details: IndexDetails, where: str) -> Iterat
     except MemWalError as failure:
         wrong = first_line(failure)
     if wrong:
-        what = f"{where.partition(' of ')[0]} can't be read as it was: {wrong}"
+        what = f"{where.partition(' of ')[0]} can't be read in its recorded state: {wrong}"
         remedy = "restore the files from a copy, or let Lance clean up the version"
         yield warning(where, what, remedy)
 
 
 def check_checkpoints(state: CheckState) -> Iterator[Finding | Probe]:
-    """Document 4's snapshots: every file of a checkpoint that has not ended."""
+    """Snapshots of document 4: every file of an unexpired checkpoint exists."""
     tags: Container[str] | None = None
     try:
         tags = tags_of(state.store, state.base.dataset)
@@ -196,13 +196,13 @@ def _checkpoint(
         lost += [f"WAL entries {gone} of {region_id}"] if gone else []
         for position, (failure, fence) in state.damaged[region_id].items():
             if first <= position < end and (fence is None or fence >= end):
-                yield error(where, f"a WAL entry that it holds can't be read: {failure}", remedy)
+                yield error(where, f"a WAL entry that it retains can't be read: {failure}", remedy)
     if lost:
-        yield error(where, f"files that it holds are missing: {', '.join(lost)}", remedy)
+        yield error(where, f"files that it retains are missing: {', '.join(lost)}", remedy)
 
 
 def _details(state: CheckState) -> Iterator[tuple[int, IndexDetails]]:
-    """The MemWAL indexes of all versions that have one and can be read."""
+    """The readable MemWAL indexes of all versions."""
     for number, version in state.versions.items():
         if isinstance(version, BaseVersion) and version.details is not None:
             yield number, version.details

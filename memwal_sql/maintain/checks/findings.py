@@ -1,4 +1,4 @@
-"""What `table.check()` finds, and how it prints."""
+"""The findings of `table.check()`, and how they print."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ FROM_A_COPY = "restore it from a copy; without one, its rows are lost"
 
 
 class Severity(StrEnum):
-    """How bad a finding is, the worst first."""
+    """The gravity of a finding, worst first."""
 
     ERROR = "error"  # rows are lost, wrong, or can't be read
-    WARNING = "warning"  # what is there is right, but slower or less safe than it should be
+    WARNING = "warning"  # rows are right, but reads are slower or less safe
     INFO = "info"  # nothing is wrong
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was found.
+    """A fact that a check reports.
 
     Attributes:
-        what: what is the matter, in a sentence.
+        what: the fact, as a sentence.
         where: a path relative to the table's root, a region or a version.
-        remedy: what to do about it.
-        check: the name of the check that found it.
+        remedy: the way to mend it.
+        check: the name of the check.
     """
 
     severity: Severity
@@ -51,18 +51,18 @@ def error(where: str, what: str, remedy: str) -> Finding:
 
 
 def warning(where: str, what: str, remedy: str) -> Finding:
-    """A finding of what is slower or less safe than it should be."""
+    """A finding that makes reads slower or less safe."""
     return Finding(Severity.WARNING, what, where, remedy)
 
 
 def info(where: str, what: str, remedy: str) -> Finding:
-    """A finding of what is not wrong."""
+    """A finding without harm."""
     return Finding(Severity.INFO, what, where, remedy)
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One look at a part of a table: its findings, and the probes of smaller parts.
+    """A check of one part of a table: its findings, and the probes of smaller parts.
 
     An error that ends a probe becomes a finding at `where`, and the other probes go on.
     """
@@ -70,10 +70,10 @@ class Probe:
     subject: str
     where: str
     parts: Iterable[Finding | Probe]
-    remedy: str = "mend what this finding or the others name, and check again"
+    remedy: str = "follow this finding's remedy or the others', and check again"
 
     def run(self, check: str) -> Iterator[Finding]:
-        """All findings, those of the check of this name."""
+        """All findings, under the name of this check."""
         try:
             for part in self.parts:
                 if isinstance(part, Probe):
@@ -88,13 +88,13 @@ class Probe:
 
 
 def first_line(failure: BaseException) -> str:
-    """The first line of an error's message, as those of Lance go on with backtraces."""
+    """The first line of an error's message; Lance's go on with backtraces."""
     return next(iter(str(failure).splitlines()), type(failure).__name__)
 
 
 def lacking_in(first: int, end: int, present: Iterable[int]) -> str:
-    """The numbers from `first` up to `end`, exclusive, that are not `present`, as text; "" where
-    all are. However far apart the two are, it takes no longer than what is there."""
+    """The numbers from `first` up to `end`, exclusive, that are not `present`, as text; "" if there
+    are none. The time depends on the numbers present, not on the range."""
     runs, start = [], first
     for number in (*sorted({number for number in present if first <= number < end}), end):
         if number > start:
@@ -105,9 +105,9 @@ def lacking_in(first: int, end: int, present: Iterable[int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """All findings of a check, the worst first. Prints as text; `to_arrow` gives a table.
+    """All findings of a check, worst first. Prints as text; `to_arrow` gives a table.
 
-    `checks` are the names of the checks that ran, `uri` and `version` what they looked at.
+    `checks` are the names of the checks that ran, `uri` and `version` what they checked.
     """
 
     uri: str
@@ -117,7 +117,7 @@ class CheckReport:
 
     @property
     def ok(self) -> bool:
-        """Whether every row is there and right: no finding is an error."""
+        """Whether every row is present and right: no finding is an error."""
         return not self.of(Severity.ERROR)
 
     def of(self, severity: Severity) -> tuple[Finding, ...]:
@@ -125,7 +125,7 @@ class CheckReport:
         return tuple(finding for finding in self.findings if finding.severity is severity)
 
     def to_arrow(self) -> pa.Table:
-        """One row a finding."""
+        """One row per finding."""
         rows = [{k: str(v) for k, v in asdict(finding).items()} for finding in self.findings]
         return pa.Table.from_pylist(rows, FINDINGS)
 

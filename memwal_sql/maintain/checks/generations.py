@@ -1,4 +1,4 @@
-"""Flushed generations: none is missing, each is what its manifest says, its bloom filter knows
+"""Checks of flushed generations: none is missing, each matches its manifest, its bloom filter has
 every key, and its indexes cover every row."""
 
 from __future__ import annotations
@@ -31,15 +31,13 @@ from memwal_sql.storage.paths import bloom_filter_path, generation_folder
 from memwal_sql.storage.region.manifest import FlushedGeneration
 
 _PAGES, _LOOKUP = "page_data.lance", "page_lookup.lance"
-_WITHOUT_FILTER = (
-    "merge the generation, which does not need the filter; until then lookups are wrong"
-)
-_MERGE = "merge the generation, which does not need its indexes"
+_WITHOUT_FILTER = "merge the generation, which needs no filter; until then lookups are wrong"
+_MERGE = "merge the generation, which needs no indexes"
 
 
 def check_generations(state: CheckState) -> Iterator[Finding | Probe]:
-    """Protocol rule 14: from the merge progress to the current generation, without a gap;
-    specification 2, "Flushed MemTable" and "MemTable Indexing"."""
+    """Protocol rule 14: no gap from the merge progress to the current generation; specification 2,
+    "Flushed MemTable" and "MemTable Indexing"."""
     for region in state.regions:
         yield from _listed(state, region)
         for flushed in state.unmerged(region):
@@ -64,8 +62,8 @@ def _listed(state: CheckState, region: CheckedRegion) -> Iterator[Finding]:
     if lacking:
         yield error(
             region.folder,
-            f"generations [{lacking}] are in no manifest, and the base table holds those up to "
-            f"{merged} only",
+            f"generations [{lacking}] are in no manifest, and the base table holds generations "
+            f"up to {merged} only",
             "restore the base table to a version that has merged them, or the manifest from a copy",
         )
     for flushed in region.manifest.flushed_generations:
@@ -76,7 +74,7 @@ def _listed(state: CheckState, region: CheckedRegion) -> Iterator[Finding]:
         if flushed.generation > merged:
             yield error(folder, what, FROM_A_COPY)
         else:
-            remedy = "none needed: collect_garbage() takes it out of the manifest"
+            remedy = "none needed: collect_garbage() removes it from the manifest"
             yield warning(folder, f"{what}; its rows are in the base table", remedy)
 
 
@@ -98,7 +96,7 @@ def _bloom(
     missed = int((~bloom_hits(bloom, KeyBatch(keys))).sum())
     if missed:
         name = f"generation {flushed.generation}"
-        what = f"the bloom filter does not know {missed} of the {keys.num_rows} keys of {name}"
+        what = f"the bloom filter lacks {missed} of the {keys.num_rows} keys of {name}"
         yield error(path, what, _WITHOUT_FILTER)
 
 
@@ -118,7 +116,7 @@ def _indexes(
             yield info(
                 folder,
                 f"{name} has no index {index_name!r}: it was flushed before the index was made, "
-                "and is searched by reading it",
+                "so searches read the whole generation",
                 "merge the generation",
             )
     if len(key) > 1:
@@ -129,7 +127,7 @@ def _indexes(
         if list(index.field_names) == key and index.index_type.upper() == "BTREE"
         for segment in index.segments
     ]
-    native = f"{folder}/_pk_index"  # which native code makes for some writers only
+    native = f"{folder}/_pk_index"  # native code makes it for some writers only
     if any(state.store.exists(f"{native}/{file}") for file in (_PAGES, _LOOKUP)):
         btrees.append(native)
     for btree in btrees:
@@ -141,7 +139,7 @@ def _covered(dataset: Any, index: str, subject: str, folder: str) -> Iterator[Fi
     indexed = int(dataset.stats.index_stats(index)["num_indexed_rows"])
     rows = dataset.count_rows()
     if indexed != rows:
-        what = f"{subject} covers {indexed} of {rows} rows; the others are found by reading them"
+        what = f"{subject} covers {indexed} of {rows} rows; searches read the others"
         yield warning(folder, what, _MERGE)
 
 
@@ -159,7 +157,7 @@ def _btree(
         what = f"{name} lacks {wrong} of its keys, or has them at other rows: lookups miss them"
         yield error(f"{btree}/{_PAGES}", what, _MERGE)
     if not _has_bounds(lookup, pages["values"]):
-        what = f"{name} has other keys in its pages than it says: lookups miss them"
+        what = f"{name} has other keys in its pages than its lookup table says: lookups miss them"
         yield error(f"{btree}/{_LOOKUP}", what, _MERGE)
 
 
@@ -169,7 +167,7 @@ def _rows_of_file(state: CheckState, path: str) -> pa.Table:
 
 
 def _has_bounds(lookup: pa.Table, values: pa.ChunkedArray) -> bool:
-    """Whether a btree knows the least and the greatest value of each of its pages."""
+    """Whether a btree records the least and the greatest value of each of its pages."""
     size = int((lookup.schema.metadata or {}).get(b"batch_size", len(values) or 1))
     first = np.arange(0, len(values), size)
     last = np.minimum(first + size, len(values)) - 1

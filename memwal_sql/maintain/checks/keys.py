@@ -1,5 +1,5 @@
-"""Keys and regions: a key lives in one region, the one that its region spec says, and once in the
-base table."""
+"""Checks of keys: each is in one region, the one that the region spec assigns, and once in the base
+table."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from memwal_sql.storage.region.manifest import FlushedGeneration, RegionStatus
 
 
 class KeysInMemory(Thresholds):
-    """The keys of larger tables are compared in parts."""
+    """Limits for the keys that are compared at once; larger tables are compared in parts."""
 
     nbytes = 256 * 1024 * 1024
 
 
 def check_region_keys(state: CheckState) -> Iterator[Finding | Probe]:
-    """Protocol rules 10 and 11; of regions given by hand the caller promises it, and this looks."""
+    """Protocol rules 10 and 11; for manual regions this checks what the caller promises."""
     yield from _twins(state)
     unrouted: list[tuple[CheckedRegion, pa.Table]] = []
     for region in state.regions:
@@ -52,7 +52,7 @@ def _generation_keys(
     flushed: FlushedGeneration,
     unrouted: list[tuple[CheckedRegion, pa.Table]],
 ) -> Iterator[Finding]:
-    """Keys that belong elsewhere; those that no spec gives a region are put into `unrouted`."""
+    """Findings for keys in the wrong region; keys of manual regions are added to `unrouted`."""
     keys = state.keys(region, flushed).table
     wrong = misplaced(region, keys)
     if wrong:
@@ -66,8 +66,8 @@ def _generation_keys(
 
 
 def misplaced(region: CheckedRegion, keys: pa.Table) -> str | None:
-    """Which keys belong to other regions than the one that they are in, "" for none; None where no
-    region spec tells."""
+    """A text about keys that belong to other regions than theirs, "" if there are none; None
+    without a region spec."""
     if region.spec is None or region.values is None or region.spec.is_manual:
         return None
     distinct, index = region.spec.assign(keys)
@@ -83,7 +83,7 @@ def misplaced(region: CheckedRegion, keys: pa.Table) -> str | None:
 
 
 def _twins(state: CheckState) -> Iterator[Finding]:
-    """Regions of the same values: nothing says which of their rows are newer."""
+    """Findings for regions with the same values: nothing says which of their rows are newer."""
     first: dict[tuple[Any, ...], CheckedRegion] = {}
     for region in state.regions:
         if region.values is None or _is_emptied(state, region):
@@ -103,7 +103,7 @@ def _twins(state: CheckState) -> Iterator[Finding]:
 def _is_emptied(state: CheckState, region: CheckedRegion) -> bool:
     """Whether a region is sealed and has no rows of its own left."""
     if region.manifest.status is RegionStatus.SEALED:
-        with suppress(MemWalError):  # other checks say what; it may have rows
+        with suppress(MemWalError):  # other checks report it; the region may have rows
             return is_emptied(RegionReader(state.context, region.manifest, state.base), state.base)
     return False
 
@@ -131,7 +131,7 @@ def _in_several(unrouted: list[tuple[CheckedRegion, pa.Table]]) -> Iterator[Find
 
 
 def check_base_keys(state: CheckState) -> Iterator[Finding]:
-    """A key that is there twice is returned twice: there is no telling which row is newer."""
+    """A repeated key is returned repeatedly: nothing says which row is newer."""
     repeated, example = 0, None
     for keys in _in_parts(state.base):
         if keys.num_rows < 2:
@@ -145,16 +145,15 @@ def check_base_keys(state: CheckState) -> Iterator[Finding]:
     if repeated:
         yield error(
             f"version {state.base.version} of the base table",
-            f"{repeated} keys are there more than once, such as {example}: plain Lance appended or "
-            "inserted rows that were there",
-            "upsert the right row of each of these keys through a writer, flush it and merge: that "
-            "row alone is left; or delete the wrong rows with Lance",
+            f"{repeated} keys occur more than once, such as {example}: plain Lance appended or "
+            "inserted existing rows",
+            "upsert the right row of each of these keys through a writer, flush it and merge: only "
+            "that row is left then; or delete the wrong rows with Lance",
         )
 
 
 def _in_parts(base: BaseTable) -> Iterator[pa.Table]:
-    """All keys, in parts that fit into memory and have no key in common: the keys are read once
-    for each part."""
+    """All keys, in parts that fit into memory and share no key; each part reads the keys once."""
     names = list(base.info.primary_key)
     fields = pa.schema([base.info.schema.field(name) for name in names])
     parts = max(1, math.ceil(base.source.rows * row_bytes(fields) / KeysInMemory.nbytes))

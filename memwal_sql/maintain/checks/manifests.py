@@ -1,4 +1,4 @@
-"""Region manifests: every version can be read, none is missing between two, nothing goes back."""
+"""Checks of region manifests: every version is readable, none is missing, no number goes back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _GROWING = (
     "wal_entry_position_last_seen",
     "current_generation",
 )
-_READ_BY_ALL = "it is read by every query, and this package can't write the table"
+_READ_BY_ALL = "every query reads it, and this package can't write the table"
 
 
 def check_manifests(state: CheckState) -> Iterator[Finding | Probe]:
@@ -33,8 +33,8 @@ def check_manifests(state: CheckState) -> Iterator[Finding | Probe]:
 
 def _versions(state: CheckState, files: RegionFiles) -> Iterator[Finding]:
     if not files.manifests:
-        folder, what = paths.region_folder(files.region_id), "whoever was creating it died"
-        remedy = "none needed: the next writer of the region makes it"
+        folder, what = paths.region_folder(files.region_id), "its creator died"
+        remedy = "none needed: the next writer of the region creates it"
         yield info(folder, f"the region has no manifest: {what}", remedy)
     versions = []
     for version in sorted(files.manifests):
@@ -47,7 +47,7 @@ def _versions(state: CheckState, files: RegionFiles) -> Iterator[Finding]:
             yield error(
                 paths.manifest_folder(files.region_id),
                 f"manifest versions {before + 1} to {after - 1} are missing between others",
-                "restore them from a copy; if there is none, delete the older versions",
+                "restore them from a copy; without one, delete the older versions",
             )
     for older, newer in pairwise(versions):
         for name in _GROWING:
@@ -66,10 +66,10 @@ def _unreadable(files: RegionFiles, version: int, failure: MemWalError) -> Findi
         return error(
             path,
             f"the newest manifest of the region can't be read: {failure}",
-            "restore the file from a copy; without one, move it away: the version before counts "
-            "then, and what was flushed since is replayed as far as the WAL is there",
+            "restore the file from a copy; without one, move it away: the previous version then "
+            "counts, and rows flushed since are replayed as far as the WAL still has them",
         )
-    remedy = f"none needed: version {newest} counts, and collect_garbage() deletes it"
+    remedy = f"none needed: version {newest} counts, and collect_garbage() deletes this one"
     return warning(path, f"an old manifest version can't be read: {failure}", remedy)
 
 
@@ -79,7 +79,7 @@ def _values(state: CheckState, region: CheckedRegion) -> Iterator[Finding]:
         yield warning(
             region.folder,
             f"region {region.name} belongs to region spec {spec_id}, which the table does not "
-            "have: it is read by every query",
+            "have: every query reads it",
             "restore a version of the base table that has the spec",
         )
     elif region.spec is None or region.values is not None:
@@ -87,9 +87,9 @@ def _values(state: CheckState, region: CheckedRegion) -> Iterator[Finding]:
     elif not region.spec.reads_only(key):
         yield warning(
             region.folder,
-            f"region {region.name} is made by the columns {list(region.spec.source_columns)}, "
+            f"region {region.name} is divided by the columns {list(region.spec.source_columns)}, "
             f"which are not all part of the primary key {list(key)}: {_READ_BY_ALL}",
-            "see to it that no key is written with two values of them, and write with native code",
+            "make sure that no key is written with two values of them, and write with native code",
         )
     elif not is_lancedbs(state.context, state.base, region.manifest):
         yield warning(

@@ -1,4 +1,4 @@
-"""`table.check()`: every invariant of a table, looked at one after the other."""
+"""`table.check()`: checks every invariant of a table, one after the other."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from memwal_sql.storage.paths import MEM_WAL_FOLDER, region_of
 
 
 def check_leftovers(state: CheckState) -> Iterator[Finding | Probe]:
-    """Protocol rule 21: what the collector would delete does no harm, but takes room."""
-    yield Probe("what could be collected", MEM_WAL_FOLDER, _collectable(state))
+    """Protocol rule 21: files that the collector would delete do no harm, but take space."""
+    yield Probe("collectable files", MEM_WAL_FOLDER, _collectable(state))
     for name in sorted(state.store.list_folders(MEM_WAL_FOLDER)):
         if region_of(name) is None:
             what = f"{name!r} is not a region's folder, and nobody reads it"
@@ -39,7 +39,7 @@ def _collectable(state: CheckState) -> Iterator[Finding]:
     for row in grouped.sort_by("kind").to_pylist():
         count, size = row["path_count"], row["bytes_sum"] or 0
         what = f"{count} of kind {row['kind']!r}, {size:,} bytes, are not needed any more"
-        yield info(MEM_WAL_FOLDER, what, "table.collect_garbage() deletes what is old enough")
+        yield info(MEM_WAL_FOLDER, what, "table.collect_garbage() deletes them once old enough")
 
 
 CHECKS: Mapping[str, Callable[[CheckState], Iterator[Finding | Probe]]] = {
@@ -62,9 +62,9 @@ def check_table(
 ) -> CheckReport:
     """Run all checks over the base version that `latest` gives.
 
-    A table in use changes while it is looked at: what is written, merged or collected between two
-    glances looks damaged. So what seems wrong is looked at again, all of it, and only what is
-    found at the same place every time counts.
+    A table in use changes during a check: files that are written, merged or collected between two
+    requests look damaged. So everything is checked again, and only findings that appear at the same
+    place every time count.
     """
     places: set[tuple[str, str]] | None = None
     for _ in range(_LOOKS):

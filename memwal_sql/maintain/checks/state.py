@@ -1,4 +1,4 @@
-"""What the checks look at; each part is read once, when a check first asks for it."""
+"""The state that the checks share; each part is read once, when a check first needs it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from planner.regions.values import RegionValue, region_name
 
 @dataclass(frozen=True)
 class CheckedRegion:
-    """A region whose newest manifest can be read. `values` is None where they are not known."""
+    """A region with a readable newest manifest. `values` is None if they are unknown."""
 
     files: RegionFiles
     manifest: RegionManifest
@@ -43,27 +43,27 @@ class CheckedRegion:
 
     @property
     def region_id(self) -> UUID:
-        """Its id."""
+        """The id of the region."""
         return self.manifest.region_id
 
     @property
     def name(self) -> str:
-        """As plans print it."""
+        """The name that plans print."""
         return region_name(self.region_id, self.values)
 
     @property
     def folder(self) -> str:
-        """Its folder, relative to the table's root."""
+        """The folder of the region, relative to the table's root."""
         return paths.region_folder(self.region_id)
 
     @property
     def flushed(self) -> int:
-        """The position of the last WAL entry that is flushed."""
+        """The position of the last flushed WAL entry."""
         return self.manifest.replay_after_wal_entry_position
 
     @property
     def positions(self) -> list[int]:
-        """The positions of the WAL entries that are there, ascending."""
+        """The positions of the existing WAL entries, ascending."""
         return sorted(self.files.wal)
 
     @property
@@ -81,10 +81,10 @@ class CheckedRegion:
 
 
 class CheckState:
-    """One look at a table, at one version of the base.
+    """The state of a table during one pass of the checks, at one base version.
 
-    `damaged` are WAL entries that can't be read, by region and position, each with the position of
-    the fence that lists it as skipped; the check of the logs fills it.
+    `damaged` has the unreadable WAL entries, by region and position, each with the position of the
+    fence that lists it as skipped; the check of the logs fills it.
     """
 
     def __init__(self, context: TableContext, base: BaseTable) -> None:
@@ -101,7 +101,7 @@ class CheckState:
 
     @lazy_property
     def versions(self) -> dict[int, BaseVersion | MemWalError]:
-        """The base versions that Lance keeps, or what is wrong with each."""
+        """The base versions that exist, or the error that each raises."""
 
         def read(number: int) -> BaseVersion | MemWalError | None:
             try:
@@ -119,7 +119,8 @@ class CheckState:
 
     @lazy_property
     def regions(self) -> list[CheckedRegion]:
-        """The regions with a readable newest manifest; the check of manifests names the others."""
+        """The regions with a readable newest manifest; the check of manifests reports the
+        others."""
         regions: list[CheckedRegion] = []
         for region_id in sorted(self.survey.regions):
             with suppress(MemWalError):
@@ -127,11 +128,11 @@ class CheckState:
         return regions
 
     def merged(self, region_id: UUID) -> int:
-        """The last generation of a region that is whole in the base table."""
+        """The last generation of a region that is entirely in the base table."""
         return self.base.details.merged_generations.get(region_id, 0)
 
     def unmerged(self, region: CheckedRegion) -> list[FlushedGeneration]:
-        """The generations that queries read, ascending, whose folders are there."""
+        """The generations that queries read, ascending, whose folders exist."""
         return [
             generation
             for generation in region.manifest.flushed_generations
@@ -149,7 +150,7 @@ class CheckState:
         return lance.dataset(self.uri(region, flushed), storage_options=options)
 
     def keys(self, region: CheckedRegion, flushed: FlushedGeneration) -> SourceKeys:
-        """The keys of a generation, tombstones too."""
+        """The keys of a generation, including tombstones."""
         keys = self._keys.get(flushed.path)
         if keys is None:
             bloom = paths.bloom_filter_path(region.region_id, flushed.path)
@@ -158,7 +159,7 @@ class CheckState:
                 region=region.name,
                 generation=flushed.generation,
                 info=self.base.info,
-                resident=ResidentStore(0),  # what is on disk, not what was read before
+                resident=ResidentStore(0),  # reads the disk, not earlier results
                 storage_options=self.context.storage_options,
                 bloom=partial(self.store.get, bloom),
             )
@@ -169,7 +170,7 @@ class CheckState:
         if not files.manifests:
             return
         manifest = RegionManifests(self.store, files.region_id).read(max(files.manifests))
-        with suppress(StoreUnavailableError):  # which the check of manifests meets, and reports
+        with suppress(StoreUnavailableError):  # the check of manifests reports it
             manifest = with_values(self.context, self.base, manifest)
         spec = self.base.info.spec(manifest.region_spec_id)
         yield CheckedRegion(files, manifest, spec, values_in_order(manifest, self.base.info))

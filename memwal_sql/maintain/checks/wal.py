@@ -1,4 +1,4 @@
-"""The write-ahead log: no hole above what is flushed, and every entry makes sense."""
+"""Checks of the write-ahead log: no gap above the flushed position, and every entry is valid."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def check_wal(state: CheckState) -> Iterator[Finding | Probe]:
         folder, above = paths.wal_folder(region.region_id), region.last + 1
         yield from _positions(region, wal)
         yield Probe(f"the log of {region.name}", folder, _entries(state, region, wal))
-        # A folder is not listed, and ends what others read.
+        # A folder in place of a file is not listed, and ends the log for readers.
         yield Probe(f"the WAL entry at position {above}", wal.path(above), _unlisted(wal, above))
 
 
 def _positions(region: CheckedRegion, wal: Wal) -> Iterator[Finding]:
     seen, flushed = region.manifest.wal_entry_position_last_seen, region.flushed
     if seen > flushed and seen not in region.files.wal:
-        what = f"the WAL entry at position {seen} was seen once, and is missing"
+        what = f"the WAL entry at position {seen} was seen before, but is missing"
         yield error(wal.path(seen), what, FROM_A_COPY)
     if flushed and flushed not in region.files.wal:
         yield warning(
@@ -64,22 +64,22 @@ def _positions(region: CheckedRegion, wal: Wal) -> Iterator[Finding]:
     for before, after in pairwise([flushed, *(p for p in region.positions if p > flushed)]):
         if after != before + 1:
             what = f"the WAL entries at {lacking_in(before + 1, after, ())} are missing, and later"
-            yield error(wal.path(before + 1), f"{what} ones are there", FROM_A_COPY)
+            yield error(wal.path(before + 1), f"{what} ones exist", FROM_A_COPY)
 
 
 def _entries(state: CheckState, region: CheckedRegion, wal: Wal) -> Iterator[Finding]:
-    """Reads the whole log once. Change feeds read it as far down as no entry was collected,
-    `table.wal()` all of it; what is not flushed is replayed too."""
+    """Findings of the whole log, which is read once. Change feeds read it down to the last
+    collected entry, `table.wal()` all of it; unflushed entries are also replayed."""
     manifest, info, flushed = region.manifest, state.base.info, region.flushed
     schema, key = memtable_schema(info.schema), info.primary_key
     order, replay = Order(wal), Replay(wal, manifest.current_generation, memtables_of(info, ""))
-    # Once an entry is missing, the rest would be held against entries that are not there.
+    # After a missing entry, the others can't be replayed in order.
     replays = region.last - flushed == sum(p > flushed for p in region.positions)
     damaged = state.damaged[region.region_id]
     wrong: dict[int, MemWalError] = {}
     for position, entry in read_listed(wal, region.positions):
         try:
-            if entry is None:  # collected since it was listed
+            if entry is None:  # collected since the listing
                 replays &= position <= flushed
                 continue
             if isinstance(entry, MemWalError):
@@ -97,7 +97,7 @@ def _entries(state: CheckState, region: CheckedRegion, wal: Wal) -> Iterator[Fin
             if position > flushed and replays:
                 replay.add(position, rows)
                 yield from _misplaced(region, batch.select(list(key)), wal.path(position))
-        except TornEntryError:  # whoever wrote these rows had been told that it was complete
+        except TornEntryError:  # a later writer took the entry for complete
             wrong |= order.torn
             order.torn.clear()
             replays &= position <= flushed
@@ -129,14 +129,14 @@ def _ahead(region: CheckedRegion, epoch: int, path: str) -> Iterator[Finding]:
     if epoch > region.manifest.writer_epoch:
         yield error(
             path,
-            f"the WAL entry is of writer epoch {epoch}, and the region's manifest only of "
+            f"the WAL entry has writer epoch {epoch}, but the region's manifest only "
             f"{region.manifest.writer_epoch}",
             "the manifest is an older copy: restore the newest one",
         )
 
 
 def _misplaced(region: CheckedRegion, keys: pa.RecordBatch, path: str) -> Iterator[Finding]:
-    """Entries do not say whose they are, so that a file of another region can pass for one."""
+    """Findings for entries that may be another region's, as entries do not name their region."""
     wrong = misplaced(region, pa.Table.from_batches([keys]))
     if wrong:
         what = f"the WAL entry may be another region's: {wrong} and lookups miss them"
@@ -145,15 +145,15 @@ def _misplaced(region: CheckedRegion, keys: pa.RecordBatch, path: str) -> Iterat
 
 def _torn_tail(region: CheckedRegion, position: int, torn: TornEntryError, path: str) -> Finding:
     if position <= region.manifest.wal_entry_position_last_seen:
-        what = f"the WAL entry at position {position} was complete once, and is torn: {torn}"
+        what = f"the WAL entry at position {position} was complete before, but is torn: {torn}"
         return error(path, what, FROM_A_COPY)
     return warning(
         path,
-        "the newest WAL entry is torn and counts as not there; this package leaves none on a "
+        "the newest WAL entry is torn and does not count; this package leaves none on a "
         "local disk, so durable rows may be lost, unless native code was stopped while it wrote: "
         f"{torn}",
         "restore the file from a copy before the next writer of the region records it as skipped; "
-        "without one, write again what was written last",
+        "without one, write the last rows again",
     )
 
 

@@ -1,9 +1,9 @@
 """Groups of fragments of the base table that are rewritten together.
 
-A merge adds a fragment and leaves deleted rows in others. As in any log-structured tree, fragments
-beside each other are joined as soon as some of them together have twice the size of the largest
-one. So with each time that a row is written its fragment has doubled at least, and few fragments
-are left: the larger ones on the way to a full one are as many as there are doublings.
+A merge adds a fragment and leaves deleted rows in others. As in any log-structured tree, adjacent
+fragments are joined as soon as some of them together have twice the size of the largest one. So
+each time that a row is rewritten its fragment has at least doubled, and few fragments are left: as
+many as there are doublings up to a full one.
 """
 
 from __future__ import annotations

@@ -271,12 +271,12 @@ class _Collector:
         return retained_by_checkpoints(checkpoints, self._now - self._grace)
 
     def _through(self, versions: Sequence[BaseVersion]) -> Callable[[UUID], int]:
-        """Up to which generation a region's files may go.
+        """The last generation of a region whose files may be deleted.
 
-        Readers that began before the grace period read the merge progress of then. Where some
-        version knows more progress than the latest one, an index commit has erased it and its
-        maker is about to put it back (protocol rule 19), or the table was restored: nothing of
-        that region is collected until merges have caught up.
+        Readers that began before the grace period read the merge progress of that time. If some
+        version has more progress than the latest one, an index commit has erased it and will put it
+        back (protocol rule 19), or the table was restored: nothing of that region is collected
+        until merges have caught up.
         """
         latest, cutoff = versions[-1], self._now - self._grace
         old = next((version for version in reversed(versions) if version.timestamp <= cutoff), None)

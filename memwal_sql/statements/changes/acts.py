@@ -1,4 +1,4 @@
-"""What a statement does to rows, checked as a whole before it is written."""
+"""The changes that a statement makes to rows, checked as a whole before they are written."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from memwal_sql.write.conditional.resolve import RowChanges, key_names
 INSERT, UPDATE, DELETE = "INSERT", "UPDATE", "DELETE"
 _SHOWN_KEYS = 10
 _MATCHED = (
-    "the rows with these keys would be changed more than once: {}; several rows of what the "
-    "statement reads match each"
+    "the rows with these keys would be changed more than once: {}; several source rows match "
+    "each of them"
 )
 _GIVEN = (
-    "several rows would get one key, each of these: {}; keep one row a key, as by "
+    "several rows would get the same key, each of these: {}; keep one row a key, as by "
     "QUALIFY row_number() OVER (PARTITION BY key ORDER BY time DESC) = 1"
 )
 
@@ -33,11 +33,11 @@ class Act:
     """Rows that are inserted, updated or deleted.
 
     Attributes:
-        kind: which of these.
-        rows: as they become, in the table's columns and types; deleted ones as they were, or their
+        kind: `INSERT`, `UPDATE` or `DELETE`.
+        rows: the new rows, in the table's columns and types; deleted rows as they were, or their
             keys.
-        before: the keys that updated rows had, where the statement sets key columns.
-        replaces: whether rows to insert may replace others, or are known to have new keys; if not,
+        before: the old keys of updated rows, if the statement sets key columns.
+        replaces: whether inserted rows may replace others, or are known to have new keys; if not,
             their keys are looked up.
     """
 
@@ -48,10 +48,10 @@ class Act:
 
 
 def row_changes(target: Target, acts: Sequence[Act]) -> RowChanges:
-    """What the writer has to do.
+    """The changes for the writer.
 
-    Raises InvalidCallError for a row that is changed twice and a key that two rows get, and
-    KeysExistError for one that another row has.
+    Raises InvalidCallError for a row that is changed twice and for a key that two rows get, and
+    KeysExistError for a key that another row has.
     """
     keys = partial(keys_of, target)
     written = [act for act in acts if act.kind != DELETE]
@@ -68,7 +68,7 @@ def row_changes(target: Target, acts: Sequence[Act]) -> RowChanges:
         if there := there.filter(_not_among(there, left)):
             names = [name for keys in there.table.to_batches() for name in key_names(keys)]
             raise KeysExistError(
-                f"other rows have {len(names)} of the keys that the statement gives to rows, as "
+                f"other rows have {len(names)} of the keys that the statement writes, such as "
                 f"{names[:_SHOWN_KEYS]}",
                 frozenset(names),
             )
@@ -87,7 +87,7 @@ def _not_among(keys: KeyBatch, others: frozenset[Hashable]) -> np.ndarray:
 
 
 def keys_of(target: Target, rows: Iterable[pa.Table]) -> pa.Table:
-    """The keys of rows, in the types that the table has them in.
+    """The keys of rows, in the table's types.
 
     Raises InvalidCallError for a null.
     """
@@ -104,14 +104,14 @@ def keys_of(target: Target, rows: Iterable[pa.Table]) -> pa.Table:
 
 
 def _moved(target: Target, before: pa.Table, after: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The keys of rows that get another one, before and after."""
+    """The keys of rows that get another key, before and after."""
     old, new = keys_of(target, [before]), keys_of(target, [after])
     differs = pc.not_equal(*(one_array(key_column(keys.columns)) for keys in (old, new)))
     return old.filter(differs), new.filter(differs)
 
 
 def count_keys(target: Target, rows: pa.Table) -> int:
-    """How many keys rows have. Raises InvalidCallError for a null."""
+    """The number of distinct keys of rows. Raises InvalidCallError for a null."""
     return _distinct(keys_of(target, [rows]))
 
 
@@ -120,7 +120,7 @@ def _distinct(keys: pa.Table) -> int:
 
 
 def _check_once(keys: pa.Table, message: str) -> None:
-    """Raise InvalidCallError, by a message with a place for them, for keys that come twice."""
+    """Raise InvalidCallError with `message`, which gets the keys, for keys that occur twice."""
     if _distinct(keys) < keys.num_rows:
         times = Counter(KeyBatch(keys).values)
         again = [key for key, count in times.items() if count > 1]

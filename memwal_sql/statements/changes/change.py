@@ -1,4 +1,5 @@
-"""A statement that changes rows: read what it does, write that unless others wrote these keys."""
+"""A statement that changes rows: reads rows, and writes the changes unless others wrote their
+keys."""
 
 from __future__ import annotations
 
@@ -21,13 +22,13 @@ from memwal_sql.write.conditional.resolve import RowChanges
 
 
 class Change(ABC):
-    """A statement.
+    """A statement that changes rows.
 
     Attributes:
         target: the table that it changes.
-        returning: what it answers with; None for counts.
-        whole: whether it is made again for all rows where somebody else wrote one of its keys
-            meanwhile, as what it does to others may then differ.
+        returning: its RETURNING clause; None for counts.
+        whole: whether it is run again for all rows if another writer changed one of its keys
+            meanwhile, as other rows may then change differently.
     """
 
     whole = False
@@ -43,14 +44,14 @@ class Change(ABC):
 
     @abstractmethod
     def acts(self, reading: Reading, keys: pa.Table | None) -> list[Act]:
-        """What it does, to all rows or, at least, to those with some keys."""
+        """The changes to all rows or, at least, to the rows with some keys."""
 
     def counts(self, kinds: Sequence[str]) -> dict[str, int]:
-        """The answer without RETURNING, from what was done to each row."""
+        """The result without RETURNING, from the kind of change of each row."""
         return {"count": len(kinds)}
 
     def run(self, ctx: datafusion.SessionContext, parameters: Mapping[str, Any]) -> pa.Table:
-        """Do it, durably, and answer with what RETURNING asks for, or with counts."""
+        """Run it durably, and return the rows of RETURNING, or counts."""
         done: list[_Done] = []
 
         def read(keys: pa.Table | None) -> RowChanges:
@@ -77,7 +78,7 @@ class Change(ABC):
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """What is done to rows: their keys, the kind of act and what RETURNING has of each."""
+    """Changes made: the keys of the rows, the kind of each change, and the rows of RETURNING."""
 
     keys: pa.Table
     kinds: list[str]
@@ -91,7 +92,7 @@ class _Done:
         return cls(keys, kinds, pa.table({}) if rows is None else rows)
 
     def without(self, keys: pa.Table) -> _Done:
-        """All but these keys."""
+        """All changes but those of rows with these keys."""
         lost = frozenset(KeyBatch(keys).values)
         kept = np.array([key not in lost for key in KeyBatch(self.keys).values], np.bool_)
         mask = pa.array(kept)

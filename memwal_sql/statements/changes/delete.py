@@ -23,21 +23,21 @@ class Delete(Change):
     def __init__(
         self, target: Target, returning: Returning | None, others: str, condition: str
     ) -> None:
-        """`others` and `condition` are the clauses as they are written, as parts of a SELECT."""
+        """`others` and `condition` are clauses as written, as parts of a SELECT."""
         super().__init__(target, returning)
         self._matches = bool(others)
         self._where = f"FROM {target.source}{others} {condition}"
 
     @property
     def query(self) -> str:
-        """Finds the keys, or with RETURNING the rows."""
+        """The query for the keys or, with RETURNING, the rows."""
         target = self.target
         names = target.table.primary_key if self.returning is None else target.columns.names
         columns = ", ".join(map(target.column, names))
         return f"SELECT {columns} {self._where}"
 
     def acts(self, reading: Reading, keys: pa.Table | None) -> list[Act]:
-        """Deletes, of each row once however many others match it."""
+        """The deletes, one per row however many other rows match it."""
         rows = reading.rows(self.query, keys)
         if self._matches:
             positions = KeyBatch(keys_of(self.target, [rows])).positions
@@ -48,7 +48,7 @@ class Delete(Change):
 def delete(
     ctx: datafusion.SessionContext, statement: Statement, tree: syntax.Delete
 ) -> Delete | None:
-    """The statement, if it is a DELETE from a table of ours."""
+    """The statement, if it is a DELETE from a MemWAL table."""
     target = target_of(ctx, statement, tree.target, tree.alias)
     if target is None:
         return None
@@ -59,17 +59,17 @@ def delete(
 def truncate(
     ctx: datafusion.SessionContext, statement: Statement, tree: syntax.Truncate
 ) -> Delete | None:
-    """The statement, if it is a TRUNCATE of a table of ours."""
+    """The statement, if it is a TRUNCATE of a MemWAL table."""
     target = target_of(ctx, statement, tree.target)
     return None if target is None else Delete(target, None, "", condition_of(None))
 
 
 def condition_of(condition: Expression | None) -> str:
-    """The WHERE clause, or one that is always true: what may follow the condition of a SELECT can't
-    follow this one, as it is in parentheses."""
+    """The WHERE clause, or one that is always true. The parentheses keep clauses out that may
+    follow the condition of a SELECT."""
     return "WHERE 1 = 1" if condition is None else f"WHERE ({condition.text})"
 
 
 def other_tables(others: Part | None) -> str:
-    """The tables that the rows are compared with, as a further part of FROM."""
+    """The other tables, as a further part of FROM."""
     return "" if others is None else f", {others.text}"

@@ -1,4 +1,4 @@
-"""The values that a statement computes, in the types of the columns that they are written into."""
+"""Computed values in the types of the columns that they are written to."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from exec_nodes.arrow.casts import Column, exact_cast
 from exec_nodes.keys.keys import one_array
 from memwal_sql.errors import InvalidCallError
 
-# The end of a text with a time zone.
+# Matches the end of a text with a time zone.
 _ZONE = r"[ T]\d\d.*(?:Z|[+-]\d\d(?::?\d\d)?)$"
 _UNITS = ["s", "ms", "us", "ns"]
 _FORMS = (
-    (pa.types.is_time, "a time of day, as '12:30:00'"),
-    (pa.types.is_date, "a date, as '2026-01-31'"),
+    (pa.types.is_time, "a time of day, such as '12:30:00'"),
+    (pa.types.is_date, "a date, such as '2026-01-31'"),
     (pa.types.is_boolean, "'true' or 'false'"),
-    (is_list, "a list, as [0.5, 1]"),
-    (pa.types.is_struct, "a struct, as {a: 1}"),
+    (is_list, "a list, such as [0.5, 1]"),
+    (pa.types.is_struct, "a struct, such as {a: 1}"),
 )
-# What has one text, which says all of it.
+# Types whose values have one text, which says all of the value.
 _WRITTEN_AS_TEXT = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_date)
 
 
 def fitted(column: Column, field: pa.Field) -> Column:
-    """A column of a query in a field's type: texts are read as that type, and
-    whole numbers, booleans and dates written as texts; all else stays equal;
-    floats may be rounded to fewer bits, and times are cut to the unit, as `now()` has nanoseconds.
-    Dates and times without a zone are in that of the column. What expressions make of an extension
-    type comes as stored.
+    """A column of a query in a field's type.
+
+    Texts are parsed as the type, and whole numbers, booleans and dates become texts. All other
+    values stay equal, but floats may be rounded to fewer bits, and times are cut to the unit, as
+    `now()` has nanoseconds. Dates and times without a zone are in the column's zone. Computed
+    values of an extension type are taken as the storage type.
 
     Raises InvalidCallError naming the column and a value that does not fit.
     """
@@ -51,13 +52,13 @@ def fitted(column: Column, field: pa.Field) -> Column:
 
 
 def fitted_rows(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The same for every column, in the order of the schema."""
+    """Rows with every column fitted, in the order of the schema."""
     columns = [fitted(c, field) for c, field in zip(rows.columns, schema, strict=True)]
     return pa.table(columns, schema=schema)
 
 
 def _texts(texts: Column, field: pa.Field) -> Column:
-    """Texts as a field's type. Raises InvalidCallError naming the first that is none."""
+    """Texts as a field's type. Raises InvalidCallError naming the first invalid one."""
     kind = field.type
     try:
         return _read(texts, kind)
@@ -69,7 +70,7 @@ def _texts(texts: Column, field: pa.Field) -> Column:
 
 
 def _first_wrong(texts: Column, kind: pa.DataType) -> str:
-    """The first of the texts that is none of a type; one of them is."""
+    """The first text that is not of a type; there must be one."""
     while len(texts) > 1:
         half = len(texts) // 2
         try:
@@ -81,23 +82,25 @@ def _first_wrong(texts: Column, kind: pa.DataType) -> str:
 
 
 def _form(kind: pa.DataType) -> str:
-    """What values of a type are written as."""
+    """The way to write values of a type, for messages."""
     if pa.types.is_integer(kind):
         range_ = np.iinfo(kind.to_pandas_dtype())
         return f"a whole number from {range_.min} to {range_.max}"
     if pa.types.is_floating(kind):
         return f"a number up to {np.finfo(kind.to_pandas_dtype()).max:.1e}"
     if pa.types.is_decimal(kind):
-        return f"a number of up to {kind.precision} digits, {kind.scale} of them behind the point"
+        return f"a number of up to {kind.precision} digits, {kind.scale} of them after the point"
     if pa.types.is_timestamp(kind):
         years = " from 1678 to 2261" if kind.unit == "ns" else ""
-        once = f", that timezone {kind.tz!r} has once, or one with its offset" if kind.tz else ""
-        return f"a time{years}, as '2026-01-31 12:30:00'{once}"
-    return next((form for is_kind, form in _FORMS if is_kind(kind)), "a value of it, or cast one")
+        once = f", unambiguous in timezone {kind.tz!r}, or one with its offset" if kind.tz else ""
+        return f"a time{years}, such as '2026-01-31 12:30:00'{once}"
+    return next(
+        (form for is_kind, form in _FORMS if is_kind(kind)), "a value of that type, or a CAST"
+    )
 
 
 def _read(texts: Column, kind: pa.DataType) -> Column:
-    if pa.types.is_time(kind):  # which Arrow reads behind a date alone
+    if pa.types.is_time(kind):  # Arrow reads a time only after a date
         dated = pc.binary_join_element_wise("1970-01-01", pc.cast(texts, pa.string()), " ")
         return pc.cast(pc.cast(dated, pa.timestamp(kind.unit)), kind)
     if pa.types.is_timestamp(kind) and kind.tz is not None:
@@ -112,7 +115,7 @@ def _read(texts: Column, kind: pa.DataType) -> Column:
 
 
 def _check_finite(texts: Column, read: Column) -> None:
-    """Raise ArrowInvalid where a text that has too many digits was read as infinite."""
+    """Raise ArrowInvalid for a text with so many digits that it was read as infinite."""
     named = pc.match_substring_regex(pc.cast(texts, pa.string()), "inf", ignore_case=True)
     wrong = texts.filter(pc.and_not(pc.is_inf(pc.cast(read, pa.float64())), named))
     if len(wrong):

@@ -1,4 +1,4 @@
-"""INSERT: rows of a query, over those that are there or beside them."""
+"""INSERT: the rows of a query replace existing rows, or are added to them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from memwal_sql.statements.changes.returning import Returning
 from memwal_sql.statements.changes.target import Target
 from memwal_sql.statements.queries.places import Name
 
-# What `excluded` stands for: the rows given, whose columns have names that the table has none of.
+# The table behind `excluded`: the rows given. The names of its columns are not the table's.
 _GIVEN = "memwal given"
 GIVEN = quoted(_GIVEN)
 
@@ -33,8 +33,8 @@ class GivenRows:
     """The rows of an INSERT.
 
     Attributes:
-        query: as it is written.
-        columns: those of the table that it gives, in its order; None for those of its own names.
+        query: the query as written.
+        columns: the columns of the table that it gives, in its order; None if its own names say so.
     """
 
     target: Target
@@ -42,7 +42,7 @@ class GivenRows:
     columns: Sequence[str] | None
 
     def may_read_target(self, reading: Reading) -> bool:
-        """Whether the rows may be made of those that the table has."""
+        """Whether the rows may be computed from the table's own rows."""
         return reading.may_read_target(self.query)
 
     def result(self, reading: Reading) -> pa.Table:
@@ -52,27 +52,29 @@ class GivenRows:
     def rows(self, reading: Reading) -> pa.Table:
         """The rows in these columns, in the table's types.
 
-        Raises InvalidCallError for other columns than the table's, without its key, and for a value
-        that does not fit.
+        Raises InvalidCallError for columns that the table does not have, for a missing key, and for
+        a value that does not fit.
         """
         columns = self.target.columns
         result = self.result(reading)
         names = result.column_names if self.columns is None else list(self.columns)
         if len(names) != result.num_columns:
             raise InvalidCallError(
-                f"the rows to insert have {result.num_columns} columns, and {len(names)} are to be "
+                f"the rows to insert have {result.num_columns} columns, and {len(names)} are "
                 f"written: {names}"
             )
         present = columns.names
         if wrong := [n for n, times in Counter(names).items() if times > 1 or n not in present]:
-            raise InvalidCallError(f"the table has no columns {wrong}, or not twice: {present}")
+            raise InvalidCallError(
+                f"the table has no columns {wrong}, or they are given twice: {present}"
+            )
         if lacking := sorted(set(self.target.table.primary_key) - set(names)):
             raise InvalidCallError(f"the rows to insert lack the primary key columns {lacking}")
         pairs = zip(names, result.columns, strict=True)
         return pa.table({n: fitted(column, columns.field(n)) for n, column in pairs})
 
     def whole_rows(self, reading: Reading) -> pa.Table:
-        """The same with null in columns that it does not give."""
+        """The same rows, with null in the other columns."""
         schema = self.target.columns
         rows = self.rows(reading)
         given = set(rows.column_names)
@@ -83,7 +85,7 @@ class GivenRows:
 
 
 class Upsert(Change):
-    """Rows that replace those with their keys."""
+    """Rows that replace those with the same keys."""
 
     def __init__(self, target: Target, returning: Returning | None, given: GivenRows) -> None:
         super().__init__(target, returning)
@@ -91,18 +93,18 @@ class Upsert(Change):
 
     @property
     def query(self) -> str:
-        """That of the rows."""
+        """The query for the rows."""
         return self.given.query
 
     def acts(self, reading: Reading, keys: pa.Table | None) -> list[Act]:
-        """Inserts; of rows with one key the last."""
+        """The inserts: the last row of each key."""
         del keys
         rows = self.given.whole_rows(reading)
         return [Act(INSERT, one_a_key(self.target, rows, "last"), replaces=True)]
 
     def run(self, ctx: datafusion.SessionContext, parameters: Mapping[str, Any]) -> pa.Table:
-        """Write them, whatever is there; what the query made of the table's own rows is made again
-        of those that somebody wrote meanwhile."""
+        """Write the rows, whatever exists. A query over the table itself is run again for rows that
+        another writer changed meanwhile."""
         reading = Reading(ctx, parameters, self.target)
         if self.given.may_read_target(reading):
             return super().run(ctx, parameters)
@@ -119,10 +121,10 @@ class Upsert(Change):
 
 
 class Overwrite(Upsert):
-    """Rows that replace all."""
+    """Rows that replace all rows."""
 
     def run(self, ctx: datafusion.SessionContext, parameters: Mapping[str, Any]) -> pa.Table:
-        """Write them; a query that reads the table sees all that is replaced."""
+        """Write the rows; a query over the table sees all rows that are replaced."""
         table = self.target.table
         answers: list[pa.Table] = []
 
@@ -137,13 +139,13 @@ class Overwrite(Upsert):
         table.refresh()
         if not table.schema.equals(self.target.columns):
             raise self.target.changed(table.schema)
-        table.close()  # its writer for statements would be fenced too
+        table.close()  # its writer for statements would be fenced
         table.replace_rows(rows)
         return answers[-1]
 
 
 class InsertOver(Merge):
-    """Rows that meet others with their keys: some columns of these are written, or none."""
+    """Rows that update some columns of rows with the same keys, or leave them alone."""
 
     def __init__(
         self,
@@ -156,9 +158,9 @@ class InsertOver(Merge):
     ) -> None:
         """
         Args:
-            keep: which one of several rows with one key counts, `"first"` or `"last"`; None where
-                that is an error.
-            matched: what becomes of rows that are there; None for the values of the columns given.
+            keep: which of several rows with one key is taken, `"first"` or `"last"`; None makes
+                several an error.
+            matched: the clause for existing rows; None to set the columns given.
         """
         key = {name: excluded(name) for name in target.table.primary_key}
         equal = (f"{target.qualifier}.{quoted(name)} = {text}" for name, text in key.items())
@@ -170,7 +172,7 @@ class InsertOver(Merge):
 
     @property
     def query(self) -> str:
-        """That of the rows."""
+        """The query for the rows."""
         return self.given.query
 
     def counts(self, kinds: Sequence[str]) -> dict[str, int]:
@@ -178,7 +180,7 @@ class InsertOver(Merge):
         return {"count": len(kinds)}
 
     def read(self, reading: Reading) -> tuple[pa.Table, Sequence[When]]:
-        """The rows, and the clauses."""
+        """The rows and the clauses."""
         rows = self.given.rows(reading)
         if self._keep is not None:
             rows = one_a_key(self.target, rows, self._keep)
@@ -191,7 +193,7 @@ class InsertOver(Merge):
 
 
 def one_a_key(target: Target, rows: pa.Table, keep: str) -> pa.Table:
-    """The first or the last row of each key, in their order."""
+    """The first or the last row of each key, in order."""
     keys = KeyBatch(keys_of(target, [rows])).values
     numbered = list(enumerate(keys))
     kept = {key: place for place, key in (numbered if keep == "last" else numbered[::-1])}
@@ -201,10 +203,10 @@ def one_a_key(target: Target, rows: pa.Table, keep: str) -> pa.Table:
 
 
 def excluded_name(column: str) -> Name:
-    """What `excluded.column` stands for: a column of the row given."""
+    """The name behind `excluded.column`: a column of the rows given."""
     return _GIVEN, f"{_GIVEN} {column}"
 
 
 def excluded(column: str) -> str:
-    """The same as an expression."""
+    """The same name as an expression."""
     return ".".join(map(quoted, excluded_name(column)))

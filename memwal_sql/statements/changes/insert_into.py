@@ -1,4 +1,4 @@
-"""INSERT and REPLACE as they are written."""
+"""Reads INSERT and REPLACE."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _OVERWRITE, _REPLACE = "OVERWRITE", "REPLACE"
 def insert(
     ctx: datafusion.SessionContext, statement: Statement, tree: syntax.Insert
 ) -> Change | None:
-    """The statement, if it is an INSERT or REPLACE into a table of ours.
+    """The statement, if it is an INSERT or REPLACE into a MemWAL table.
 
-    Raises InvalidCallError, with the place, for a column that the table lacks or that comes twice.
+    Raises InvalidCallError, with the place, for an unknown column and for one given twice.
     """
     target = target_of(ctx, statement, tree.target, tree.alias)
     if target is None:
@@ -50,7 +50,9 @@ def insert(
         given = value_rows(target, tree.query.text, rows, columns)
     if tree.conflict is not None:
         if tree.mode in (_OVERWRITE, _REPLACE):
-            raise statement.error("no row is left that these could meet", tree.conflict.start)
+            raise statement.error(
+                "INSERT OVERWRITE leaves no rows to conflict with", tree.conflict.start
+            )
         return _over(statement, tree.conflict, target, returning, given)
     if tree.mode == _OVERWRITE:
         return Overwrite(target, returning, given)
@@ -73,7 +75,7 @@ def _over(
         names = target.columns_of(statement, conflict.key)
         if set(names) != set(key):
             at = conflict.key[0].start
-            raise statement.error(f"rows meet by the primary key {list(key)} only", at)
+            raise statement.error(f"rows conflict by the primary key {list(key)} only", at)
     if conflict.sets is None:
         nothing = When(MATCHED, "", "")
         return InsertOver(target, returning, given, keep="first", matched=nothing)
@@ -100,10 +102,10 @@ def _with_excluded(
     columns: Sequence[str],
     given_columns: Sequence[str],
 ) -> str:
-    """An expression with the columns of the rows given for `excluded.column`.
+    """An expression with columns of the rows given in place of `excluded.column`.
 
-    Raises InvalidCallError, with the place, for a column that the rows given have not, and for
-    `excluded` as anything else.
+    Raises InvalidCallError, with the place, for a column that is not given, and for any other use
+    of `excluded`.
     """
     edits = []
     for column in expression.columns:
@@ -112,11 +114,11 @@ def _with_excluded(
         if len(column.parts) == 1:
             if _EXCLUDED in columns:
                 continue
-            message = "excluded.column is what the row given has in a column"
+            message = "use excluded.column, the value that the row given has in a column"
             raise statement.error(message, column.start)
         name = column.parts[1]
         if name not in given_columns:
-            message = f"the rows given have {list(given_columns)}, and not this column"
+            message = f"the rows given have no such column; they have {list(given_columns)}"
             raise statement.error(message, column.end - len(name))
         fields = "".join(f"[{field!r}]" for field in column.parts[2:])
         start = column.start - expression.start

@@ -1,8 +1,8 @@
-"""MERGE: a source of rows decides what becomes of those that match it, or do not.
+"""MERGE: each row of a source is matched with rows of the table, and clauses say what to change.
 
-The source is read first, and of the table then the rows that it matches. Each WHEN is a query over
-the rows that no earlier one has taken: so its condition and its values see the tables that SQL lets
-them see, and are computed for its own rows only.
+The source is read first, then the rows of the table that it matches. Each WHEN is a query over the
+rows that no earlier WHEN has taken, so its condition and values see the tables that SQL allows, and
+are computed for its own rows only.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from memwal_sql.statements.changes.reading import ROW, Reading
 from memwal_sql.statements.changes.returning import Returning
 from memwal_sql.statements.changes.target import Target
 
-# Of what rows a WHEN is: of both tables, of the source alone, of the target alone.
+# Rows of a WHEN: pairs of both tables, rows of the source alone, rows of the target alone.
 MATCHED, NEW, ALONE = "matched", "new", "alone"
 _KIND_NAMES = {INSERT: "inserted", UPDATE: "updated", DELETE: "deleted"}
 _ROW = ROW.strip('"')
 _SOURCE_ROW = "memwal source row"
-# Whether a clause may take a row of the table that none of the source matches.
+# Name of the column that says whether a clause may take an unmatched row of the table.
 _ASKED = '"memwal asked"'
 
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """A clause.
+    """A WHEN clause.
 
     Attributes:
         of: `MATCHED`, `NEW` or `ALONE`.
-        condition: as it is written; empty for none.
+        condition: the text as written; empty for none.
         act: `INSERT`, `UPDATE`, `DELETE`, or empty for DO NOTHING.
-        values: expressions by column.
-        lacking: if these are `*`, the error for columns of the table that the source has not.
+        values: column name -> expression.
+        lacking: if the values are `*`, makes the error for columns that the source lacks.
     """
 
     of: str
@@ -54,13 +54,13 @@ class When:
 
 @dataclass(frozen=True, slots=True)
 class On:
-    """When a row of the source matches one of the table.
+    """The ON condition.
 
     Attributes:
-        text: a condition.
-        key: for each key column the expression over the source that it equals, if the condition
-            says so of all.
-        covered: whether it says nothing else.
+        text: the condition.
+        key: key column -> the expression over the source that it equals; empty unless the condition
+            says so for the whole key.
+        covered: whether the condition says nothing else.
     """
 
     text: str
@@ -71,7 +71,7 @@ class On:
 class Merge(Change):
     """A source, a condition and clauses.
 
-    `alias` is what the source's columns go by. Expressions that are the same are the same text.
+    `alias` qualifies the source's columns. Equal expressions have equal texts.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Merge(Change):
         self._alias = alias
         self._on = on
         self.whens = whens
-        # A row that comes under the key that it was looked for by concerns no other one.
+        # A row that is written under the key by which it was looked up concerns no other row.
         self.whole = any(
             (when.act == INSERT and not self._keeps_key(when))
             or (when.act == UPDATE and bool(set(when.values) & set(target.table.primary_key)))
@@ -97,7 +97,7 @@ class Merge(Change):
 
     @property
     def query(self) -> str:
-        """Joins the table and the source."""
+        """The join of the table and the source."""
         kinds = {when.of for when in self.whens}
         joins = {
             (False, False): "JOIN",
@@ -110,12 +110,12 @@ class Merge(Change):
         return f"SELECT * FROM {self._named(self.target.text)} {join} {source} ON {self._on.text}"
 
     def counts(self, kinds: Sequence[str]) -> dict[str, int]:
-        """All, and those of each kind."""
+        """The number of all changes, and of each kind."""
         by_kind = {name: kinds.count(kind) for kind, name in _KIND_NAMES.items()}
         return {"count": len(kinds), **by_kind}
 
     def acts(self, reading: Reading, keys: pa.Table | None) -> list[Act]:
-        """What the clauses do, one after the other."""
+        """The changes of all clauses, in order."""
         source, whens = self.read(reading)
         lacking = [n for n in self.target.columns.names if n not in source.column_names]
         for when in whens:
@@ -143,7 +143,8 @@ class Merge(Change):
     def _joined(
         self, reading: Reading, source: pa.Table, alone: Sequence[When], keys: pa.Table | None
     ) -> dict[str, _Rows]:
-        """The rows that the clauses of each kind are of; `alone` are those of the table alone."""
+        """The rows for each kind of clause; `alone` are the clauses for unmatched rows of the
+        table."""
         names = self.target.columns.names
         target_rows = None if keys is None else self._target_rows(reading, keys)
         if keys is not None and target_rows is not None and self._on.covered:
@@ -182,8 +183,8 @@ class Merge(Change):
         return reading.get(keys_of(self.target, [keys.drop_null()]), others)
 
     def _keys(self, reading: Reading, source: pa.Table) -> pa.Table | None:
-        """The keys that the condition gives to the rows of the source; None where it compares them
-        otherwise than by their values."""
+        """The keys that the condition gives to the source's rows; None if it does not compare them
+        by value."""
         key, schema = list(self.target.table.primary_key), self.target.columns
         key_rows = self._own_columns(source, self._on.key)
         if key_rows is None:
@@ -193,7 +194,7 @@ class Merge(Change):
                 key_rows = reading.rows(query).sort_by(_ROW)
         columns = []
         for name in key:
-            if pa.types.is_floating(key_rows[name].type):  # equal to keys that it is not exactly
+            if pa.types.is_floating(key_rows[name].type):  # may equal a key inexactly
                 return None
             try:
                 columns.append(exact_cast(key_rows[name], schema.field(name).with_nullable(True)))
@@ -211,7 +212,7 @@ class Merge(Change):
         return pa.table({name: source[own[text]] for name, text in values.items()})
 
     def _paired(self, source: pa.Table, keys: pa.Table, target_rows: pa.Table) -> dict[str, _Rows]:
-        """The same by the keys alone: of the source, and of the rows that have one of them."""
+        """The rows for each kind of clause, matched by keys alone."""
         place = KeyBatch(keys_of(self.target, [target_rows])).positions
         of_source = key_values(keys.columns)
         at = np.fromiter((place.get(key, -1) for key in of_source), np.int64, len(of_source))
@@ -226,7 +227,7 @@ class Merge(Change):
     def _applied(
         self, reading: Reading, when: When, rows: _Rows
     ) -> tuple[pa.Array, dict[str, Column]]:
-        """The places of the rows that a clause takes, ascending, and its values for each."""
+        """The positions of the rows that a clause takes, ascending, and its values for each."""
         schema = self.target.columns
         own = None if when.condition else self._own_columns(rows.source, when.values)
         if own is not None:
@@ -269,7 +270,7 @@ class Merge(Change):
         return Act(UPDATE, pa.table(columns, schema=schema), before)
 
     def _keeps_key(self, when: When) -> bool:
-        """Whether what it inserts has the key that the table was looked through for."""
+        """Whether inserted rows have the key by which the table was looked up."""
         key = self._on.key
         return bool(key) and all(when.values.get(name) == text for name, text in key.items())
 
@@ -289,12 +290,12 @@ class _Rows:
 
     @property
     def tables(self) -> dict[str, pa.Table]:
-        """Those that there are, by name."""
+        """The tables that are present, by name."""
         both = {"target": self.target, "source": self.source}
         return {name: rows for name, rows in both.items() if rows is not None}
 
     def without(self, places: pa.Array) -> _Rows:
-        """All but the rows at these places."""
+        """All rows but those at these positions."""
         mask = np.ones(len(self), np.bool_)
         mask[places.to_numpy()] = False
         left = {name: rows.filter(pa.array(mask)) for name, rows in self.tables.items()}

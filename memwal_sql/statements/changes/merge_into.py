@@ -1,4 +1,4 @@
-"""MERGE INTO as it is written."""
+"""Reads MERGE INTO."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _SOURCE = "memwal source"
 
 
 def merge(ctx: datafusion.SessionContext, statement: Statement, tree: syntax.Merge) -> Merge | None:
-    """The statement, if it is a MERGE into a table of ours.
+    """The statement, if it is a MERGE into a MemWAL table.
 
-    Raises InvalidCallError, with the place, for what it can't be.
+    Raises InvalidCallError, with the place, for a MERGE that can't be run.
     """
     target = target_of(ctx, statement, tree.target, tree.alias)
     if target is None:
@@ -32,7 +32,7 @@ def merge(ctx: datafusion.SessionContext, statement: Statement, tree: syntax.Mer
     returning = returning_of(statement, tree.returning, target, merges=True)
     alias = quoted(tree.source_name or _SOURCE)
     if alias == target.qualifier:
-        message = "the source needs another name than the table: add AS s"
+        message = "the source needs a name that differs from the table's: add AS s"
         raise statement.error(message, tree.source.start)
     on = _on(statement, tree, target, alias)
     whens: list[When] = []
@@ -60,7 +60,7 @@ def _on(statement: Statement, tree: syntax.Merge, target: Target, alias: str) ->
 
 
 def _is_of(expression: Expression, alias: str) -> bool:
-    """Whether an expression is over the source alone: of columns it has `s.column` only."""
+    """Whether an expression uses only columns of the source, written `s.column`."""
     if expression.has_query:
         return False
     return all(len(c.parts) > 1 and quoted(c.parts[0]) == alias for c in expression.columns)
@@ -87,14 +87,14 @@ def _inserted(
     if clause.columns is not None:
         names = target.columns_of(statement, clause.columns)
     if len(clause.values) != len(names):
-        message = f"there are {len(clause.values)} values for {len(names)} columns"
+        message = f"{len(clause.values)} values are given for {len(names)} columns"
         raise statement.error(message, clause.values[0].start)
     texts = (source_column(statement, value, alias) for value in clause.values)
     return dict(zip(names, texts, strict=True))
 
 
 def _lacking(statement: Statement, place: int, names: Sequence[str]) -> InvalidCallError:
-    """The error of a `*` at a place, for columns that the source has not."""
+    """The error for a `*` at a place, for columns that the source lacks."""
     return statement.error(
         f"the source lacks the columns {list(names)} of the table: name those to write, as in "
         "UPDATE SET a = s.a, or INSERT (a) VALUES (s.a)",

@@ -25,15 +25,15 @@ from memwal_sql.statements.queries.planning import (
 )
 from memwal_sql.statements.queries.schemas import in_memory
 
-# The number of a row, as a column of tables in memory.
+# Name of the column with the number of a row, in tables in memory.
 ROW = '"memwal row"'
-# At once: DataFusion takes 3 seconds to plan 10,000 columns, and 0.3 for these in parts.
+# Expressions planned at once: DataFusion plans 10,000 together in 3 seconds, in parts in 0.3.
 _TYPES = 200
 
 
 class Reading:
-    """Queries that have the parameters and the WITH clause of one statement, and read every table
-    in one snapshot; that of the statement's own table is a strong one."""
+    """Queries with the parameters and the WITH clause of one statement. They read every table in
+    one snapshot; that of the statement's own table is strong."""
 
     def __init__(
         self, ctx: datafusion.SessionContext, parameters: Mapping[str, Any], target: Target
@@ -44,7 +44,7 @@ class Reading:
         self._pins = Pins()
 
     def rows(self, query: str, keys: pa.Table | None = None) -> pa.Table:
-        """The result of a query; of one that has the key columns, the rows with some keys."""
+        """The result of a query; given keys, only its rows with these keys."""
         target = self._target
         query = f"{target.ctes} {query}"
         answer = frame(self.ctx, query, self._parameters, target.strong, self._pins)
@@ -53,7 +53,7 @@ class Reading:
         return rows if keys is None else with_keys(rows, keys)
 
     def types(self, expressions: Sequence[str]) -> dict[str, pa.DataType]:
-        """Those that expressions without columns have alone."""
+        """The types of expressions without columns."""
         types = dict[str, pa.DataType]()
         for start in range(0, len(expressions), _TYPES):
             some = expressions[start : start + _TYPES]
@@ -64,14 +64,14 @@ class Reading:
         return types
 
     def may_read_target(self, query: str) -> bool:
-        """Whether a query may be about the statement's own table."""
+        """Whether a query may read the statement's own table."""
         query = f"{self._target.ctes} {query}"
         return may_read(self.ctx, query, self._parameters, self._target.table)
 
     def get(self, keys: pa.Table, others: Sequence[str]) -> pa.Table:
-        """The rows of the statement's own table with these keys, in the snapshot of its queries if
-        one of these reads the table, or one of the expressions `others`, which are evaluated
-        later, may read any."""
+        """The rows of the statement's own table with these keys. They are read in the snapshot of
+        its queries if one of these reads the table, or if one of the expressions `others`,
+        evaluated later, may read any table."""
         target, tables, key = self._target, self._pins.tables, (self._target.name, None)
         if key not in tables and self._read_tables(others):
             state = self._pins.state(target.name, target.table)
@@ -87,27 +87,27 @@ class Reading:
 
     @contextmanager
     def tables(self, **tables: pa.Table) -> Iterator[Mapping[str, str]]:
-        """Within it, queries find these rows, with their numbers as a column `ROW`, by the names
-        that it yields."""
+        """A context in which queries find these rows, with their numbers as a column `ROW`, under
+        the names that it yields."""
         numbered = {name: with_numbers(rows) for name, rows in tables.items()}
         with in_memory(self.ctx, numbered) as names:
             yield names
 
 
 def with_numbers(rows: pa.Table) -> pa.Table:
-    """Rows, and their places as the column `ROW`."""
+    """Rows with their positions as the column `ROW`."""
     return rows.append_column(ROW.strip('"'), pa.array(np.arange(rows.num_rows)))
 
 
 def with_keys(rows: pa.Table, keys: pa.Table) -> pa.Table:
-    """Those that have one of these keys."""
+    """The rows that have one of these keys."""
     chosen = frozenset(KeyBatch(keys).values)
     of_rows = KeyBatch(rows.select(keys.column_names).cast(keys.schema)).values
     return rows.filter(pa.array(np.fromiter((k in chosen for k in of_rows), np.bool_, len(rows))))
 
 
 def _stored(rows: pa.Table) -> pa.Table:
-    """Rows of DataFusion's in the types that tables have: Arrow can't take rows of views."""
+    """Rows of DataFusion in the types that tables store; Arrow can't take rows of views."""
     fields = [field.with_type(stored_type(field.type)) for field in rows.schema]
     columns = [
         column if column.type == field.type else column.cast(field.type)
@@ -117,7 +117,7 @@ def _stored(rows: pa.Table) -> pa.Table:
 
 
 def _near(answer: datafusion.DataFrame, keys: pa.Table) -> datafusion.DataFrame:
-    """The rows whose key columns have values that keys have in them, some more than these keys."""
+    """The rows whose key columns each have a value that occurs in the keys; a superset."""
     for name in keys.column_names:
         values = [datafusion.lit(value) for value in keys[name].unique()]
         answer = answer.filter(f.in_list(datafusion.col(quoted(name)), values))

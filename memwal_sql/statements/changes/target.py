@@ -1,4 +1,4 @@
-"""The table that a statement changes, under the names that the statement has for it."""
+"""The table that a statement changes, under its names in the statement."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Target:
     """A table.
 
     Attributes:
-        columns: those that the session sees, for the whole statement.
-        changed: the error for others that it has by now.
-        text: its name as it is written.
-        alias: the other name that the statement gives it, if it does.
+        columns: the columns that the session sees, for the whole statement.
+        changed: makes the error for other columns that it has by now.
+        text: its name as written.
+        alias: its alias in the statement, if any.
         ctes: the text of the WITH clause before the statement; empty for none.
     """
 
@@ -55,22 +55,22 @@ class Target:
 
     @property
     def name_of_columns(self) -> str:
-        """What its columns go by."""
+        """The name that qualifies its columns."""
         return self.parts[-1] if self.alias is None else self.alias
 
     @property
     def qualifier(self) -> str:
-        """The same as SQL takes it."""
+        """The same name quoted for SQL."""
         return quoted(self.name_of_columns)
 
     @property
     def source(self) -> str:
-        """It as a part of FROM, under its name alone, so that no other table can have that too."""
+        """The table in FROM, under its name alone, so that no other table can have that name."""
         return f"{self.text} AS {self.qualifier}"
 
     @property
     def strong(self) -> Mapping[TableName, pa.Schema]:
-        """It as a table that `frame` reads as it is now."""
+        """The table as an argument of `frame` that is read in its current state."""
         return {self.name: self.columns}
 
     def column(self, name: str) -> str:
@@ -78,22 +78,22 @@ class Target:
         return f"{self.qualifier}.{quoted(name)} AS {quoted(name)}"
 
     def column_of(self, statement: Statement, reference: Reference) -> str:
-        """The column that a reference names, for a value to be written into. Raises
-        InvalidCallError, with the place, for another table's, or one that it lacks."""
+        """The name of the column that a reference names, to be written to. Raises InvalidCallError,
+        with the place, for a column of another table, or an unknown one."""
         parts, at = reference.parts, reference.start
         if len(parts) > 1 and parts[-2] not in (self.alias, self.parts[-1]):
             if parts[-2] in self.columns.names:
-                message = f"fields can't be set one by one: give {parts[-2]!r} a whole value"
+                message = f"fields can't be set one by one: set all of {parts[-2]!r}"
                 raise statement.unsupported(message, at)
             raise statement.error(f"{parts[-2]!r} is not the table that is written", at)
         names = self.columns.names
         if parts[-1] not in names:
-            raise statement.error(f"the table has {names}, and not this column", at)
+            raise statement.error(f"the table has no such column; it has {names}", at)
         return parts[-1]
 
     def columns_of(self, statement: Statement, references: Sequence[Reference]) -> list[str]:
-        """The columns of a list. Raises InvalidCallError, with the place, for one that the table
-        lacks, or that stands twice."""
+        """The columns of a list. Raises InvalidCallError, with the place, for an unknown column, or
+        one given twice."""
         names: list[str] = []
         for reference in references:
             name = self.column_of(statement, reference)
@@ -104,8 +104,8 @@ class Target:
 
     @contextmanager
     def same_columns(self) -> Iterator[None]:
-        """Within it, what fails as the table has got other columns raises that error: nothing was
-        written then."""
+        """A context in which a failure due to other columns of the table raises that error: nothing
+        was written then."""
         try:
             yield
         except (FencedError, PartlyWrittenError, WriterFailedError):  # rows may be written
@@ -123,11 +123,11 @@ def target_of(
     reference: Reference,
     alias: str | None = None,
 ) -> Target | None:
-    """The table that a statement changes; None for one that is not ours.
+    """The table that a statement changes; None if it is not a MemWAL table.
 
-    Raises ReopenError where it is known to have other columns than the session sees;
-    InvalidCallError, with the place, where the session has no table of the name, or the WITH clause
-    has a query of it; UnsupportedError where the session takes names otherwise, and for AS OF.
+    Raises ReopenError if it is known to have other columns than the session sees; InvalidCallError,
+    with the place, if the session has no table of the name, or the WITH clause has a query of that
+    name; UnsupportedError if the session does not fold names to lower case, and for AS OF.
     """
     parts = tuple(reference.parts)
     name = whole_name(parts) if len(parts) <= NAME_PARTS else None
@@ -138,10 +138,10 @@ def target_of(
     check_names(ctx)
     check_columns(registered)
     if any(past.after == reference.end for past in statement.sql.pasts):
-        message = "a table is changed as it is now: table.restore(...) goes back to its past"
+        message = "the past of a table can't be changed: table.restore(...) goes back to it"
         raise statement.unsupported(message, reference.end + 1)
     if len(parts) == 1 and parts[0] in statement.sql.cte_names:
-        message = "WITH has a query of this name: give that another one"
+        message = "WITH has a query of this name: give the query another name"
         raise statement.error(message, reference.start)
     table, columns = cast(WritableTable, registered.table), registered.columns
     changed = partial(columns_changed, ctx, name, columns)

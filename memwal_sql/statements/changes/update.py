@@ -31,7 +31,7 @@ class Update(Change):
         others: str,
         condition: str,
     ) -> None:
-        """`values` are expressions by column, the rest clauses as they are written, as parts of a
+        """`values` are expressions by column; the rest are clauses as written, as parts of a
         SELECT."""
         super().__init__(target, returning)
         self._values = values
@@ -41,7 +41,7 @@ class Update(Change):
 
     @property
     def query(self) -> str:
-        """Finds the new rows and, where key columns are set, the keys that they had."""
+        """The query for the new rows and, if key columns are set, their old keys."""
         target, values = self.target, self._values
         columns = [
             f"{values[name]} AS {quoted(name)}" if name in values else target.column(name)
@@ -66,7 +66,7 @@ class Update(Change):
 def update(
     ctx: datafusion.SessionContext, statement: Statement, tree: syntax.Update
 ) -> Update | None:
-    """The statement, if it is an UPDATE of a table of ours."""
+    """The statement, if it is an UPDATE of a MemWAL table."""
     target = target_of(ctx, statement, tree.target, tree.alias)
     if target is None:
         return None
@@ -79,10 +79,10 @@ def update(
 def assignments(
     statement: Statement, sets: Sequence[Assignment], target: Target, source: str = ""
 ) -> dict[str, str]:
-    """The expressions of `column = value, ...`, by column; those that are a column of `source`, a
-    name in quotes, in one way however they are written.
+    """The expressions of `column = value, ...`, by column. A column of `source`, a quoted name, is
+    always written the same way.
 
-    Raises InvalidCallError, with the place, for a column that is not the table's, or set twice.
+    Raises InvalidCallError, with the place, for an unknown column, and for one set twice.
     """
     values: dict[str, str] = {}
     for assignment in sets:
@@ -95,12 +95,12 @@ def assignments(
 
 def source_column(statement: Statement, value: Expression, source: str) -> str:
     """An expression in parentheses; a column of the source always as `"s"."column"`. Raises
-    UnsupportedError, with the place, for one of several rows."""
+    UnsupportedError, with the place, for an expression that makes several rows."""
     column = value.column
     if column is not None and len(column) == len(("s", "column")) and quoted(column[0]) == source:
         return f"{source}.{quoted(column[1])}"
     if value.unnests:
-        message = "a column is set to one value: put what makes rows into a query"
+        message = "a column is set to one value: put an expression that makes rows into a query"
         raise statement.unsupported(message, value.start)
     return f"({value.text})"
 

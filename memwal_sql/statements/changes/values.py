@@ -1,8 +1,8 @@
-"""VALUES of an INSERT: each value is written as if it were the only one of its column.
+"""VALUES of an INSERT: each value keeps the type that it has alone.
 
-DataFusion brings the values of a column to one type before the table's is looked at: an integer
-beside 2.0 becomes a float, and a text beside a date is refused. So a column whose values are of
-several types is asked for as several columns, with NULL in the rows of the others.
+DataFusion brings the values of a column to one type before it looks at the table: an integer next
+to 2.0 becomes a float, and a text next to a date is refused. So a column with values of several
+types is queried as several columns, with NULL in the rows of the others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from memwal_sql.statements.changes.insert import GivenRows
 from memwal_sql.statements.changes.reading import Reading
 from memwal_sql.statements.changes.target import Target
 
-# The text of a value, and the kind of literal that it is.
+# The text of a value, and its kind of literal.
 Cell = tuple[str, str]
 _NULL, _QUERY = "null", "query"
 _EXPRESSIONS = (_QUERY, "other")
@@ -31,21 +31,21 @@ class ValueRows(GivenRows):
     """The rows of VALUES.
 
     Attributes:
-        cells: by row, of which each has as many.
-        asking: the places of the rows that have a query in one of their cells.
+        cells: the values, by row; all rows have equally many.
+        asking: the positions of the rows with a subquery.
     """
 
     cells: Sequence[Sequence[Cell]]
     asking: Sequence[int]
 
     def may_read_target(self, reading: Reading) -> bool:
-        """Whether one of the values may, which are of types that do not go together."""
+        """Whether a value may, if the values are of several types."""
         texts = {text for row in self.cells for text, kind in row if kind in _EXPRESSIONS}
         shown = [f"({text}) AS c{place}" for place, text in enumerate(sorted(texts))]
         return bool(shown) and reading.may_read_target(f"SELECT {', '.join(shown)}")
 
     def result(self, reading: Reading) -> pa.Table:
-        """The values as the query has them; those of several types in the type of their column."""
+        """The result of the query; values of several types get the type of their column."""
         names = self.columns or ()
         kinds = [_kinds(reading, column) for column in zip(*self.cells, strict=True)]
         distinct = [list(dict.fromkeys(k for k in own if k != _NULL)) or [_NULL] for own in kinds]
@@ -62,7 +62,7 @@ class ValueRows(GivenRows):
         return pa.table(columns, [*names])
 
     def _split(self, kinds: Sequence[Sequence[str]], distinct: Sequence[Sequence[str]]) -> str:
-        """The query, with a column for each kind of a column."""
+        """The query, with a column for each type in a column."""
         rows = [
             [
                 text if kind == other else "NULL"
@@ -78,7 +78,7 @@ class ValueRows(GivenRows):
 def value_rows(
     target: Target, query: str, rows: Sequence[Sequence[Cell]], columns: Sequence[str]
 ) -> GivenRows:
-    """The rows of VALUES, which `query` is, for these columns of the table."""
+    """The rows of VALUES, written as `query`, for these columns of the table."""
     asking = [at for at, row in enumerate(rows) if any(kind == _QUERY for _, kind in row)]
     is_even = len({len(row) for row in rows}) == 1
     if asking and is_even:
@@ -90,15 +90,15 @@ def value_rows(
 
 
 def _kinds(reading: Reading, column: Sequence[Cell]) -> list[str]:
-    """Those of the values of a column; two of one kind are of one type."""
+    """The kinds of a column's values; two values of one kind have one type."""
     texts = [text for text, kind in column if kind in _EXPRESSIONS]
     types = reading.types(list(dict.fromkeys(texts))) if len(column) > 1 else {}
     return [str(types.get(text)) if kind in _EXPRESSIONS else kind for text, kind in column]
 
 
 def _query(rows: Sequence[Sequence[str]], asking: Sequence[int]) -> str:
-    """The query for rows of values, in their order: by a SELECT those of `asking`, whose subqueries
-    DataFusion does not run in VALUES."""
+    """The query for rows of values, in order. Those of `asking` are SELECTs, as DataFusion does not
+    run subqueries in VALUES."""
     if not asking:
         return f"VALUES {', '.join(map(_row, rows))}"
     names = [f"c{place}" for place in range(len(rows[0]))]
@@ -120,7 +120,7 @@ def _named(values: Sequence[str], names: Sequence[str]) -> str:
 
 
 def _united(parts: Sequence[Column], kinds: Sequence[str], distinct: Sequence[str]) -> Column:
-    """One column of several, by the kind of each row."""
+    """One column made of several, by the kind of each row."""
     place = {kind: at for at, kind in enumerate(distinct)}
     rows = np.arange(len(kinds))
     at = np.fromiter((place.get(kind, 0) for kind in kinds), np.int64, len(kinds))

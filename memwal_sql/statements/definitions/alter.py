@@ -54,14 +54,14 @@ def altered(
     try:
         for change in changes:
             change()
-    finally:  # those before one that fails are made
-        if search_functions(ctx).folder(whole_name(parts)) is None:  # which opens tables anew
+    finally:  # changes made before a failed one stay
+        if search_functions(ctx).folder(whole_name(parts)) is None:  # a folder opens tables itself
             _register_again(ctx, registration, table)
     return answer(ctx, pa.table({}))
 
 
 def _register_again(ctx: datafusion.SessionContext, registration: Registered, table: Table) -> None:
-    """Give the session the columns of now. Whether it has them changes nothing of the table."""
+    """Register the table with its current columns. A failure leaves the table as it is."""
     name, level, missing = registration.name, registration.consistency, registration.missing
     try:
         register(ctx, name, table, level, missing=missing, approximate=registration.approximate)
@@ -73,9 +73,9 @@ def _register_again(ctx: datafusion.SessionContext, registration: Registered, ta
 def _change(
     statement: Statement, table: Table, columns: pa.Schema, alteration: Alteration
 ) -> tuple[Change, pa.Schema]:
-    """A change of a table that has these columns by then, and the columns that it has afterwards.
+    """A change of a table whose columns are `columns` by then, and the columns after it.
 
-    Raises InvalidCallError, with the place, for what can't be.
+    Raises InvalidCallError, with the place, for a change that can't be made.
     """
     if alteration.column is None:
         return _add(statement, table, columns, alteration)
@@ -90,7 +90,7 @@ def _change(
         new = alteration.new_name
         return lambda: table.rename_column(name, new), columns.set(index, field.with_name(new))
     if alteration.action == "SET NOT NULL":
-        table.set_nullable(name, nullable=False)  # which says why not
+        table.set_nullable(name, nullable=False)  # raises, with the reason
     return lambda: table.set_nullable(name), columns.set(index, field.with_nullable(True))
 
 
@@ -106,21 +106,21 @@ def _add(
     if taken := [field.name for field in fields if field.name in columns.names]:
         raise statement.error(f"the table has columns {taken} already", at)
     if required := [field.name for field in fields if not field.nullable]:
-        message = f"{required} are null in the rows that are there: make them nullable"
+        message = f"{required} would be null in existing rows: make them nullable"
         raise statement.error(message, at)
     added = pa.schema([*columns, *fields])
     return (lambda: table.add_columns(fields)) if fields else lambda: None, added
 
 
 def _index(statement: Statement, table: Table, columns: pa.Schema, column: Reference) -> int:
-    """Where a column that may be changed stands among the columns."""
+    """The position of a column that may be changed."""
     name = column.parts[-1]
     if len(column.parts) > 1 or name not in columns.names:
-        raise statement.error(f"{columns.names} are the columns of the table", column.start)
+        raise statement.error(f"the table has no such column; it has {columns.names}", column.start)
     if name in table.primary_key:
         message = (
-            f"{name!r} is of the primary key, by which rows are found and divided: make a new "
-            "table, and write the rows into it"
+            f"{name!r} is part of the primary key, which can't be changed: make a new table, "
+            "and write the rows into it"
         )
         raise statement.error(message, column.start)
     return int(columns.get_field_index(name))

@@ -1,4 +1,5 @@
-"""The columns of a new table, as CREATE TABLE and ALTER TABLE give them: DataFusion reads each."""
+"""The columns of a new table, as CREATE TABLE and ALTER TABLE write them; DataFusion parses
+each."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from memwal_sql.statements.queries.parsed import Statement
 from memwal_sql.statements.queries.places import StatementError
 
 _TYPES = {
-    # Lance has no views, and a time with a zone needs one.
+    # Lance stores no views, and a time with a zone needs a time zone.
     "datafusion.sql_parser.map_string_types_to_utf8view": "false",
     "datafusion.execution.time_zone": "UTC",
 }
@@ -26,22 +27,21 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Columns, and the names of those of the primary key; none where none is given."""
+    """Columns, and the names of the primary key's; no names if none is given."""
 
     schema: pa.Schema
     primary_key: tuple[str, ...]
 
 
 def columns_of(statement: Statement, written: Sequence[Column]) -> Columns:
-    """The columns and the primary key of what is written in the place of columns.
+    """The columns and the primary key of a list of columns.
 
-    Raises InvalidCallError, with the place, for a type that does not exist, and for two primary
-    keys.
+    Raises InvalidCallError, with the place, for an unknown type, and for two primary keys.
     """
     fields = [_field(statement, column) for column in written if column.name is not None]
     keys = [tuple(column.key) for column in written if column.key]
     if len(keys) > 1:
-        raise statement.error("there are several primary keys", written[0].start)
+        raise statement.error("only one primary key can be given", written[0].start)
     return Columns(pa.schema(fields), keys[0] if keys else ())
 
 
@@ -52,12 +52,12 @@ def _field(statement: Statement, column: Column) -> pa.Field:
     scratch = datafusion.SessionContext(config)
     text = f"CREATE TABLE one ({quoted(str(column.name))} {column.kind})"
     try:
-        scratch.sql(text)  # of a column, in a session of its own
+        scratch.sql(text)  # one column, in a session of its own
         (field,) = beyond_signals(partial(scratch.table, "one")).schema()
     except Exception as error:
         if not is_native(error):
             raise
         reason = error_of(error)
         shown = reason.message if isinstance(reason, StatementError) else reason or error
-        raise statement.error(f"this is not a column: {shown}", column.start) from None
+        raise statement.error(f"the column can't be read: {shown}", column.start) from None
     return field

@@ -1,4 +1,4 @@
-"""CREATE TABLE and CREATE EXTERNAL TABLE: tables that are made, or opened.
+"""CREATE TABLE and CREATE EXTERNAL TABLE, which create or open tables.
 
 CREATE TABLE t (id BIGINT PRIMARY KEY, city TEXT) PARTITIONED BY (bucket(id, 16)) LOCATION '...'
 CREATE TABLE t (PRIMARY KEY (id)) LOCATION '...' AS SELECT ...
@@ -48,10 +48,10 @@ def created(
     tree: CreateTable,
     parameters: Mapping[str, Any],
 ) -> datafusion.DataFrame | None:
-    """Run CREATE [EXTERNAL] TABLE of a table of ours; None for one of DataFusion's.
+    """Run CREATE [EXTERNAL] TABLE for a MemWAL table; None for a table of DataFusion.
 
-    It is ours where it says USING memwal, STORED AS MEMWAL or, but for external tables, LOCATION,
-    and in a catalog of ours.
+    A MemWAL table is one in a catalog of this package, or one whose statement says USING memwal,
+    STORED AS MEMWAL or, unless it is external, LOCATION.
     """
     name = tree.name
     parts = tuple(name.parts)
@@ -62,8 +62,8 @@ def created(
     if folder is None and not tree.is_ours:
         if tree.key_start is not None and not tree.is_external:
             raise statement.unsupported(
-                "a table with a primary key needs a place: LOCATION 'folder', or a name in a "
-                "catalog that mw.catalog has made; ctx.sql makes tables in memory",
+                "a table with a primary key needs a place: add LOCATION 'folder', or create it "
+                "in a catalog of mw.catalog; ctx.sql creates tables in memory",
                 tree.key_start,
             )
         return None
@@ -71,7 +71,7 @@ def created(
     if tree.error is not None:
         raise statement.error(*tree.error)
     if tree.replaces:
-        raise UnsupportedError("OR REPLACE would delete a table: DROP TABLE does, before")
+        raise UnsupportedError("OR REPLACE would delete the table: run DROP TABLE first")
     check_place(ctx, statement, name)
     if is_known(ctx, parts) and (
         folder is None or is_table(folder.location(parts[-1]), folder.storage_options)
@@ -82,16 +82,18 @@ def created(
     location = None if tree.location is None else _text(statement, tree.location, parameters)
     if folder is not None:
         if location is not None:
-            raise InvalidCallError("the tables of a catalog are in its folder: leave LOCATION out")
+            raise InvalidCallError("tables of a catalog are in its folder: leave LOCATION out")
         location = folder.location(parts[-1])
     if location is None:
-        message = "LOCATION 'folder' must say where the table is"
+        message = "LOCATION 'folder' is missing"
         raise statement.error(message, statement.sql.part.end)
     regions, options = _options(statement, tree, parameters)
     opening, registering = options_of(options)
     if folder is not None:
         if options:
-            raise InvalidCallError(f"a table of a catalog has no options {sorted(options)}")
+            raise InvalidCallError(
+                f"a table of a catalog takes no options: remove {sorted(options)}"
+            )
         opening["storage_options"] = folder.storage_options
     if tree.columns or tree.query is not None:
         table, count = _made(ctx, statement, tree, parameters, location, regions, opening)
@@ -100,7 +102,7 @@ def created(
             message = "columns in parentheses, or AS and a query, are missing"
             raise statement.error(message, tree.columns_start)
         if regions is not None:
-            raise InvalidCallError("a table that is opened has its regions: leave them out")
+            raise InvalidCallError("an existing table has its regions: leave them out")
         table, count = open_table(location, **opening), None
     if folder is None:
         register(ctx, written(parts), table, **registering)
@@ -117,13 +119,13 @@ def _made(
     regions: str | None,
     opening: Mapping[str, Any],
 ) -> tuple[Table, int | None]:
-    """A table that is made, or found where that may be; how many rows it got from a query."""
+    """The table, created or found, and the number of rows it got from a query."""
     if pinned := sorted(set(opening) - {"storage_options"}):
-        raise InvalidCallError(f"{pinned} are for tables that are there: leave columns out")
+        raise InvalidCallError(f"{pinned} are for existing tables: leave the columns out")
     options = opening.get("storage_options")
     columns = columns_of(statement, tree.columns)
     if not columns.primary_key:
-        message = "PRIMARY KEY (columns) must say what rows are found by"
+        message = "PRIMARY KEY (columns) is missing"
         raise statement.error(message, tree.columns_start)
     find = partial(_found, location, options, columns, regions)
     opens = tree.lenient or (tree.is_external and tree.query is None)
@@ -131,8 +133,7 @@ def _made(
         return table, None
     if not opens and is_table(location, options):
         raise InvalidCallError(
-            f"{location} is a table already: IF NOT EXISTS opens it as it is, and DROP TABLE "
-            "deletes it then"
+            f"{location} is a table already: IF NOT EXISTS opens it, and DROP TABLE then deletes it"
         )
     rows: pa.Table | None = None
     if tree.query is not None:
@@ -146,7 +147,7 @@ def _made(
 def _options(
     statement: Statement, tree: CreateTable, parameters: Mapping[str, Any]
 ) -> tuple[str | None, dict[str, str]]:
-    """The regions, and the options but for these."""
+    """The regions, and all other options."""
     options: dict[str, str] = {}
     for name, value, at in tree.options:
         key = name.lower().removeprefix(_PREFIX)
@@ -160,7 +161,7 @@ def _options(
 
 
 def _text(statement: Statement, literal: tuple[str, bool], parameters: Mapping[str, Any]) -> str:
-    """A text in quotes, or the value of a parameter."""
+    """A quoted text, or the value of a parameter."""
     text, is_parameter = literal
     if not is_parameter:
         return text
@@ -170,22 +171,21 @@ def _text(statement: Statement, literal: tuple[str, bool], parameters: Mapping[s
 
 
 def refuse_view(ctx: datafusion.SessionContext, statement: Statement, named: Named) -> None:
-    """Raise UnsupportedError, with the place, for a view in a catalog of folders, and for a schema
-    there."""
+    """Raise UnsupportedError, with the place, for a view or a schema in a catalog of folders."""
     parts, at = tuple(named.name.parts), named.name.start
     if named.kind == "SCHEMA":
         refuse_schema(ctx, statement, parts, at, kept=True)
     is_whole = named.kind == "VIEW" and len(parts) == NAME_PARTS
     if is_whole and search_functions(ctx).folder(whole_name(parts)) is not None:
-        message = "a catalog of a folder keeps no views: make it in the session, by a name alone"
+        message = "a catalog of a folder has no views: create it in the session, by a name alone"
         raise statement.unsupported(message, at)
 
 
 def _found(
     location: str, options: Mapping[str, str] | None, columns: Columns, regions: str | None
 ) -> Table | None:
-    """The table that is there, None where none is. Raises InvalidCallError unless it is the one
-    that is described."""
+    """The existing table, None if there is none. Raises InvalidCallError unless it is as
+    described."""
     if not is_table(location, options):
         return None
     return _as_described(open_table(location, storage_options=options), columns, regions)
@@ -194,8 +194,8 @@ def _found(
 def _made_or_found(
     make: Callable[[], Table], find: Callable[[], Table | None]
 ) -> tuple[Table, bool]:
-    """A table that was not there, and whether it was made here: somebody else may make it at the
-    same time."""
+    """The table, and whether it was created here: another process may create it at the same
+    time."""
 
     def once() -> tuple[Table, bool]:
         try:
@@ -216,7 +216,7 @@ def _rows(
     parameters: Mapping[str, Any],
     columns: pa.Schema,
 ) -> pa.Table:
-    """The rows of AS, under the names that the columns are given."""
+    """The rows of the AS query, under the given column names."""
     result = frame(ctx, statement.source.since(query.start), parameters)
     with planning_errors():
         rows = result.to_arrow_table()
@@ -230,16 +230,16 @@ def _rows(
 
 
 def _schema(computed: pa.Schema, given: pa.Schema) -> pa.Schema:
-    """The columns that are given, or those of the query, which may all become NULL: that a literal
-    or a count is none says nothing of later rows."""
+    """The given columns, or those of the query, all nullable: a literal or a count without NULL
+    says nothing about later rows."""
     if given.names:
         return given
     return pa.schema([pa.field(f.name, stored_type(f.type), metadata=f.metadata) for f in computed])
 
 
 def _filled(table: Table, rows: pa.Table, options: Mapping[str, str] | None) -> int:
-    """Write the first rows of a table; where that fails there is no table again, if the store lets
-    go of it."""
+    """Write the first rows of a table; on failure the table is deleted again, if the store allows
+    it."""
     try:
         with table.writer() as writer:
             return int(writer.insert(rows).rows)
@@ -248,13 +248,13 @@ def _filled(table: Table, rows: pa.Table, options: Mapping[str, str] | None) -> 
             table.close()
             drop_table(table.uri, options)
         except MemWalError as left:
-            error.add_note(f"{table.uri} is left, without rows or with some: drop it ({left})")
+            error.add_note(f"{table.uri} was left, with or without rows: drop it ({left})")
         raise
 
 
 def _as_described(table: Table, columns: Columns, regions: str | None) -> Table:
-    """The table that is there. Raises InvalidCallError unless it is the one that is described; its
-    columns may be left to a query, and are any then."""
+    """The existing table. Raises InvalidCallError unless it is as described; without columns, as
+    where a query gives them, any columns are accepted."""
     info = table.info
     keys = set(columns.primary_key)
     described = pa.schema([f.with_nullable(False) if f.name in keys else f for f in columns.schema])
@@ -267,7 +267,7 @@ def _as_described(table: Table, columns: Columns, regions: str | None) -> Table:
     if not same:
         shown = ", ".join(f"{field.name} {field.type}" for field in table.schema)
         raise InvalidCallError(
-            f"{table.uri} is there, and another one: it has the columns {shown}, the primary key "
+            f"{table.uri} exists, and differs: it has the columns {shown}, the primary key "
             f"{list(table.primary_key)} and its own regions; leave the columns out to open it"
         )
     return table

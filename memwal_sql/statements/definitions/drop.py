@@ -1,4 +1,4 @@
-"""DROP TABLE: a session lets go of a table, and a catalog deletes it."""
+"""DROP TABLE: removes a table from a session; a catalog also deletes it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from memwal_sql.storage.objects.open import refuse_linked_root
 def dropped(
     ctx: datafusion.SessionContext, statement: Statement, named: Named
 ) -> datafusion.DataFrame | None:
-    """Run `DROP TABLE [IF EXISTS] t` of a table of ours; None for another one.
+    """Run `DROP TABLE [IF EXISTS] t` for a MemWAL table; None for another table.
 
-    A table of a catalog is deleted with its files, after the writers of this process are stopped.
-    One that was registered is deregistered, and its files stay.
+    A table of a catalog is deleted with its files, after the writers of this process are stopped. A
+    registered table is deregistered, and its files stay.
     """
     parts, at = tuple(named.name.parts), named.name.start
     if named.kind == "SCHEMA":
@@ -36,13 +36,13 @@ def dropped(
         return None
     of, dollar, about = parts[-1].rpartition("$")
     if dollar and about in METADATA_TABLES and registered(ctx, (*parts[:-1], of)) is not None:
-        raise statement.unsupported(f"this describes the table {of}, and goes with it", at)
+        raise statement.unsupported(f"this describes the table {of}, and is dropped with it", at)
     folder = search_functions(ctx).folder(whole_name(parts)) if len(parts) <= NAME_PARTS else None
     registration = registered(ctx, parts)
     if folder is None and registration is None:
         return None
     if named.rest is not None:
-        raise statement.error("DROP TABLE takes the name of one table alone", named.rest)
+        raise statement.error("DROP TABLE takes the name of one table only", named.rest)
     if folder is None:
         deregister(ctx, written(parts))
         return answer(ctx, pa.table({}))
@@ -52,9 +52,9 @@ def dropped(
         raise statement.error("the catalog has no table of this name", at)
     if registration is None and folder.mounted(parts[-1]) is None:
         place = folder.location(parts[-1])
-        raise statement.error(f"{place} has no table in it: delete the folder", at)
+        raise statement.error(f"{place} contains no table: delete the folder", at)
     if registration is None:
-        message = "a plain Lance table is read here: mw.drop_table deletes it"
+        message = "this is a plain Lance table: mw.drop_table deletes it"
         raise statement.unsupported(message, at)
     refuse_linked_root(folder.location(parts[-1]))
     table_of(registration).close()

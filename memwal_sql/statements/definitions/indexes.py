@@ -34,7 +34,7 @@ def created_index(
     if registration is None:
         raise not_ours(ctx, statement, index.table)
     if len(index.columns) != 1 or len(index.columns[0].parts) != 1:
-        raise statement.error("an index is of one column", index.columns[0].start)
+        raise statement.error("an index takes one column", index.columns[0].start)
     (column,) = index.columns[0].parts
     options = _options(ctx, statement, index, parameters)
     table = table_of(registration)
@@ -69,7 +69,7 @@ def _options(
     index: CreateIndex,
     parameters: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The parameters of WITH: names and values, which are expressions without columns."""
+    """The parameters of WITH by name; the values are expressions without columns."""
     names = [name for name, _ in index.options]
     for place, (name, value) in enumerate(index.options):
         if name in names[:place]:

@@ -1,4 +1,4 @@
-"""The tables that definitions are about."""
+"""The names of tables in definitions."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from memwal_sql.table import Table
 
 
 def registered(ctx: datafusion.SessionContext, parts: Name) -> Registered | None:
-    """A table of ours that the session has under a name. Raises UnsupportedError where the session
-    takes names otherwise than they are read here."""
+    """The MemWAL table that the session has under a name, if any. Raises UnsupportedError where the
+    session does not fold names to lower case."""
     if len(parts) > NAME_PARTS:
         return None
     registration = search_functions(ctx).registered(whole_name(parts), ctx)
@@ -29,20 +29,20 @@ def registered(ctx: datafusion.SessionContext, parts: Name) -> Registered | None
 
 
 def is_known(ctx: datafusion.SessionContext, parts: Name) -> bool:
-    """Whether a session has a table of a name."""
+    """Whether a session has a table with a name."""
     return _missing(ctx, parts) is None and ctx.table_exist(written(parts))
 
 
 def check_place(ctx: datafusion.SessionContext, statement: Statement, name: Reference) -> None:
-    """Raise InvalidCallError, with the place, where a session can have no table of a name."""
+    """Raise InvalidCallError, with the place, where a session can't have a table with a name."""
     if (missing := _missing(ctx, tuple(name.parts))) is not None:
         raise statement.error(missing, name.start)
 
 
 def _missing(ctx: datafusion.SessionContext, parts: Name) -> str | None:
-    """What of the name of a table is not there, beside the table itself."""
+    """The error for a name whose catalog or schema does not exist, or None."""
     if len(parts) > NAME_PARTS:
-        return "the name of a table has three parts at most"
+        return "the name of a table has at most three parts"
     catalog, schema, _ = whole_name(parts)
     if catalog not in (catalogs := ctx.catalog_names()):
         return f"the session has no catalog {catalog!r}; it has {sorted(catalogs)}"
@@ -54,12 +54,12 @@ def _missing(ctx: datafusion.SessionContext, parts: Name) -> str | None:
 def refuse_schema(
     ctx: datafusion.SessionContext, statement: Statement, parts: Sequence[str], at: int, kept: bool
 ) -> None:
-    """Raise UnsupportedError, with the place, for `catalog.schema` of a catalog of folders, unless
-    it is `kept` and there."""
+    """Raise UnsupportedError, with the place, for a `catalog.schema` in a catalog of folders,
+    unless `kept` is true and it exists."""
     schemas = search_functions(ctx).schemas(parts[0]) if len(parts) > 1 else []
     if schemas and not (kept and parts[1] in schemas):
         message = (
-            f"a catalog of a folder has the schema {schemas[0]!r} alone: mw.catalog(ctx, place, "
+            f"a catalog of a folder has only the schema {schemas[0]!r}: mw.catalog(ctx, place, "
             "name) shows another folder"
         )
         raise statement.unsupported(message, at)
@@ -68,18 +68,18 @@ def refuse_schema(
 def not_ours(
     ctx: datafusion.SessionContext, statement: Statement, name: Reference
 ) -> UnsupportedError:
-    """The error, with the place, for a table of somebody else, in a statement that DataFusion has
-    for none. Raises InvalidCallError where there is no table of this name."""
+    """The error, with the place, for a table that is not a MemWAL table, in a statement that
+    DataFusion does not have. Raises InvalidCallError if there is no table of this name."""
     check_table(ctx, name.text)
-    message = "this is no table of this package, whose tables alone can be changed so"
+    message = "this is not a MemWAL table; this statement changes only those"
     return statement.unsupported(message, name.start)
 
 
 def table_of(registration: Registered) -> Table:
-    """The handle that was registered."""
+    """The registered handle."""
     return cast(Table, registration.table)
 
 
 def written(parts: Sequence[str]) -> str:
-    """A name as SQL takes it whatever is in it."""
+    """A name quoted for SQL."""
     return ".".join(map(quoted, parts))

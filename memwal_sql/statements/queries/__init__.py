@@ -1,1 +1,1 @@
-"""The queries of statements: their text, their tables as of one snapshot, their planning."""
+"""The queries of statements: their text, their snapshots, their planning."""

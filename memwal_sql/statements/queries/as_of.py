@@ -1,8 +1,8 @@
-"""AS OF: which tables of a statement are read as they were.
+"""AS OF: tables of a statement that are read in a past state.
 
     SELECT * FROM t VERSION AS OF 7 AS then JOIN t AS now ON then.id = now.id
 
-DataFusion has no such clause. It is cut out of the text, in which all else stays where it was.
+DataFusion has no such clause. It is blanked out of the text; the rest keeps its place.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from memwal_sql.statements.queries.planning import time_of, values
 
 
 class PastOf(Protocol):
-    """A table that can be read as it was."""
+    """A table that can be read in a past state."""
 
     def as_of(
         self,
@@ -29,24 +29,24 @@ class PastOf(Protocol):
         timestamp: datetime | str | None = None,
         checkpoint: str | None = None,
     ) -> Self:
-        """A handle of the table as it was."""
+        """A handle of the table in a past state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When a table is read, as one of the arguments of `Table.as_of`."""
+    """The time at which a table is read, as one of the arguments of `Table.as_of`."""
 
     kind: str
     value: Any
 
     def of(self, table: PastOf) -> Any:
-        """The table as it was."""
+        """The table at this time."""
         return table.as_of(**{self.kind: self.value})
 
 
 def moment_of(ctx: datafusion.SessionContext, past: Past, parameters: Mapping[str, Any]) -> Moment:
-    """What the expression of a clause comes to. Raises InvalidCallError for what can be none, and
-    what `Table.as_of` raises."""
+    """The value of a clause's expression. Raises InvalidCallError for a value of the wrong type,
+    and what `Table.as_of` raises."""
     (value,) = values(ctx, [past.value], parameters)
     if pa.types.is_timestamp(value.type) and value.is_valid:
         return Moment(past.kind, time_of(value))
@@ -57,7 +57,7 @@ def moment_of(ctx: datafusion.SessionContext, past: Past, parameters: Mapping[st
 
 
 def refuse_as_of(statement: Statement) -> None:
-    """Raise UnsupportedError, with the place, for a clause in a statement that DataFusion runs."""
+    """Raise UnsupportedError, with the place, for AS OF in a statement that DataFusion runs."""
     for past in statement.sql.pasts:
         message = (
             "AS OF is for queries, and for statements that change tables of this package"
@@ -67,7 +67,7 @@ def refuse_as_of(statement: Statement) -> None:
 
 
 def without(text: str, clauses: Sequence[Past]) -> str:
-    """The text with blanks where the clauses stood."""
+    """The text with blanks in place of the clauses."""
     for past in clauses:
         text = text[: past.start] + " " * (past.end - past.start) + text[past.end :]
     return text

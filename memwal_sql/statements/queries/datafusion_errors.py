@@ -1,4 +1,4 @@
-"""DataFusion's errors as errors of this package, without its prefixes and without inner names."""
+"""DataFusion's errors as errors of this package, without prefixes and inner names."""
 
 import re
 
@@ -8,7 +8,7 @@ from memwal_sql.errors import MemWalError, UnsupportedError
 from memwal_sql.session.errors import original_error
 from memwal_sql.statements.queries.places import StatementError, offset_of
 
-# Characters of a message; it may show whole expressions.
+# Most characters of a message, which may show whole expressions.
 _MOST, _END = 400, 200
 _NOT_IMPLEMENTED = "This feature is not implemented: "
 # Prefixes that DataFusion adds to its error messages.
@@ -24,12 +24,12 @@ _SYNTAX = re.compile(
     re.DOTALL,
 )
 _NOT_ALLOWED = re.compile(r"^(?:DDL|DML|Statement) not supported: ")
-# An aggregate in what is computed for each row.
+# Matches errors for an aggregate in an expression that is computed for each row.
 _AGGREGATE = re.compile(
     "^Column in SELECT must be in GROUP BY .*memwal row|logical expression (?:Aggregate|Window)",
     re.DOTALL,
 )
-# Parsed nodes as Rust shows them, lists of inner names, and where to report bugs.
+# Matches parsed nodes in Rust's notation, lists of inner names, and where to report bugs.
 _NOISE = re.compile(
     r"(?:: |\()(?:Some\()?\w+ \{ .*|\nValid fields are [^\n]*memwal [^\n]*"
     r"| Did you mean '[^']*memwal [^']*'\?"
@@ -39,7 +39,7 @@ _NOISE = re.compile(
 _EXCLUDED = re.compile(
     r'"memwal given"\."memwal given (?P<quoted>(?:[^"]|"")+)"|memwal given\.memwal given '
 )
-# Names of schemas, tables and columns that a statement has while it runs.
+# Matches names of schemas, tables and columns that exist only while a statement runs.
 _INNER = re.compile(r'(?:datafusion\.)?"?memwal(?:\$statement\d+| given| source| row)"?\.?')
 _NAME = re.compile(r'^No field named "?([^"]+?)"?\.(?:\s|$)')
 _TABLE = re.compile("^table '.*' not found$")
@@ -47,25 +47,25 @@ _PARAMETER = re.compile(r"^(?:Placeholder '|No value found for placeholder with 
 
 
 def error_of(error: Exception, text: str = "") -> MemWalError | None:
-    """The error of this package for what was raised while a text was planned or run: that of one of
-    its tables, or one of the call; None for what is neither.
+    """The error of this package for one raised while a text was planned or run: the error of a
+    table, or an InvalidCallError; None if it is neither.
 
     A StatementError has the place in the text that DataFusion's parser names.
     """
     original = original_error(error)
     if original is not None:
         return original
-    # DataFusion raises nothing more specific; a failure behind the boundary is no fault of a call.
+    # DataFusion raises nothing more specific. A failure behind the FFI is not the caller's fault.
     if type(error) not in (Exception, ValueError) or "FFI error" in str(error):
         return None
     message = _PREFIXES.sub("", str(error))
     if (syntax := _SYNTAX.match(message)) is not None:
         return _syntax_error(syntax, text)
     if _NOT_ALLOWED.match(message):
-        return UnsupportedError(f"only a query can stand here: {message}")
+        return UnsupportedError(f"only a query is allowed here: {message}")
     if _AGGREGATE.search(message):
         return StatementError(
-            "an aggregate or window function can't stand here: compute it in a subquery"
+            "an aggregate or window function is not allowed here: compute it in a subquery"
         )
     shown = without_insides(_NOISE.sub("", message.removeprefix(_NOT_IMPLEMENTED)))
     shown = shortened(shown, _MOST, _END).replace("\ncaused by\n", ": ").rstrip(".")
@@ -75,7 +75,7 @@ def error_of(error: Exception, text: str = "") -> MemWalError | None:
 
 
 def without_insides(message: str) -> str:
-    """A message without the names that tables and columns have within a statement alone."""
+    """A message without the names of tables and columns that exist only within a statement."""
     message = _EXCLUDED.sub(lambda found: f"excluded.{found['quoted'] or ''}", message)
     return _INNER.sub("", message)
 
@@ -85,14 +85,14 @@ def _remedy(message: str, text: str) -> str:
         return f"\nTexts are in single quotes: '{shortened(quoted[1])}'"
     if _TABLE.match(message):
         return (
-            "\nmw.register(ctx, name, table) makes a table known, and "
+            "\nmw.register(ctx, name, table) registers a table, and "
             "ctx.register_parquet(name, path) a file"
         )
     if (parameter := _PARAMETER.match(message)) is not None:
         given = (
             f"**{{'{parameter[1]}': ...}}" if parameter[1].isdecimal() else f"{parameter[1]}=..."
         )
-        return f"\nGive it one, as in mw.sql(ctx, text, {given})"
+        return f"\nGive it a value, as in mw.sql(ctx, text, {given})"
     return ""
 
 

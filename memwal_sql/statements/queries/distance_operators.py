@@ -21,7 +21,7 @@ from memwal_sql.statements.queries.parsed import Text
 from memwal_sql.statements.queries.places import Edit, edited
 from memwal_sql.statements.queries.planning import parser_of
 
-# Operator -> what stands before and after its operands.
+# Operator -> text before its operands, and text after them.
 _SPELLINGS = {
     "<->": ("array_distance(", ")"),
     "<#>": ("(0.0 - inner_product(", "))"),
@@ -32,13 +32,13 @@ _SPELLINGS = {
 def with_distances(
     ctx: datafusion.SessionContext, text: str, parameters: Mapping[str, Any]
 ) -> Text:
-    """A text with functions for the operators, which bind less than arithmetic.
+    """A text in which functions replace the operators, which bind less tightly than arithmetic.
 
-    `<=>` is DataFusion's equality with NULLs, too: it is a distance where an operand is seen to be
-    a vector, as a list, a parameter with one, or a vector column of a table of the session.
+    `<=>` is also DataFusion's equality with NULLs. It is a distance if an operand is visibly a
+    vector: a list, a parameter with a list, or a vector column of a table of the session.
 
-    Raises InvalidCallError, with the place, where an operand is missing, and for a text that is not
-    a vector.
+    Raises InvalidCallError, with the place, for a missing operand, and for a text that is not a
+    vector.
     """
     source = Text(text, text)
     if not any(operator in text for operator in _SPELLINGS):
@@ -70,8 +70,8 @@ def with_distances(
 
 
 def _written_vector(source: Text, operand: Operand, parameters: Mapping[str, Any]) -> str | None:
-    """The list that an operand stands for which is a vector as text, as pgvector writes them; None
-    for another operand. Raises InvalidCallError, with the place, for another text."""
+    """The list for an operand that is a vector as text, as pgvector writes them; None for another
+    operand. Raises InvalidCallError, with the place, for another text."""
     text = _parameter(operand, parameters) if operand.kind == "parameter" else operand.value
     if operand.kind not in ("text", "parameter") or not isinstance(text, str):
         return None
@@ -80,10 +80,10 @@ def _written_vector(source: Text, operand: Operand, parameters: Mapping[str, Any
         if isinstance(elements, list) and all(map(is_number, elements)):
             numbers = json.dumps([float(element) for element in elements], allow_nan=False)
             return f"make_array({numbers[1:-1]})"
-    # Invalid or endlessly nested JSON, infinities, and whole numbers above all floats.
+    # JSON that is invalid or nests too deep, infinities, and whole numbers above all floats.
     except (ValueError, OverflowError, RecursionError):
         pass
-    message = f"{shortened(text)!r} is not a vector, as '[0.5, 1]' is"
+    message = f"{shortened(text)!r} is not a vector, such as '[0.5, 1]'"
     raise source.error(message, operand.part.start)
 
 
@@ -113,7 +113,7 @@ def _is_list(value: Any) -> bool:
 
 
 def _vector_columns(ctx: datafusion.SessionContext, text: str) -> set[str]:
-    """The vector columns of all tables that are named."""
+    """The vector columns of all tables named in a text."""
     functions, columns = search_functions(ctx), set()
     for _, name, _, _ in SqlParser.tokens(text):
         table = functions.table(whole_name([name]), ctx)

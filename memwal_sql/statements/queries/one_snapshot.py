@@ -1,4 +1,4 @@
-"""The queries of a statement: a table that one names more than once is read in one snapshot."""
+"""The queries of a statement; a table that one names more than once is read in one snapshot."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from memwal_sql.statements.queries.seen_columns import (
     columns_changed,
 )
 
-# The table of a search that does not name it by a text.
+# Stands for the table of a search that is not named by a literal.
 _UNNAMED: TableName = ("", "", "")
 
 
@@ -52,7 +52,7 @@ class _Use:
     """A place in a query where a table is read: a reference, or the arguments of a search.
 
     Attributes:
-        alone: whether an alias may follow a reference.
+        alone: whether an alias may follow the reference.
     """
 
     name: TableName
@@ -63,24 +63,24 @@ class _Use:
     call: Search | None = None
 
     def text(self, schema: str | None, is_named: bool) -> str | None:
-        """What stands for a reference, if the table is read as the one in a schema of its own:
-        under its name, which its columns go by; None for no change. `is_named`: also where the name
-        stands for all of them, as in `t.*`."""
+        """The new text of a reference, if the table is read from `schema`: under its old name,
+        which qualifies its columns; None for no change. `is_named`: an alias keeps the name, for
+        `t.*`, too."""
         name = quoted(self.name[-1])
         table = None if schema is None else f"{quoted(schema)}.{name}"
         return f"{table} AS {name}" if table is not None and is_named and self.alone else table
 
     def table(self, schema: str | None) -> str | None:
-        """The name of the table that is searched, if it is the one in a schema of its own."""
+        """The name of the searched table, if it is read from `schema`."""
         return None if schema is None else f"{quoted(schema)}.{quoted(self.name[-1])}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """A query that is planned, and what its text says that it reads.
+    """A planned query, and the tables that its text names.
 
     Attributes:
-        schemas: those of its tables in one snapshot.
+        schemas: the schemas of its tables in one snapshot.
     """
 
     frame: datafusion.DataFrame
@@ -88,7 +88,7 @@ class _Query:
     schemas: Collection[str]
 
     def others(self) -> list[str]:
-        """What it scans besides these, by a view or another name, as the plan has it."""
+        """The tables that its plan scans besides these, by a view or another name."""
         left = Counter(scans(self.frame))
         searches = [scan for scan in left.elements() if is_search(scan)]
         own = [scan for scan in left if scan.partition(".")[0] in self.schemas]
@@ -106,17 +106,18 @@ def frame(
     pins: Pins | None = None,
     options: datafusion.SQLOptions = QUERIES,
 ) -> datafusion.DataFrame:
-    """The result of a query over the tables of a session, each in one snapshot, taken when it is
-    first asked for, or as it was where AS OF says so.
+    """The result of a query over the tables of a session. Each table is read in one snapshot, taken
+    at its first use, or in its state at AS OF.
 
     Args:
-        strong: a table that is read as it is now, whatever its consistency in the session, with the
-            columns that the query is made for.
-        pins: of the statement that this query is one of.
-        options: what the text may be; a query.
+        strong: a table that is read in its current state, whatever its consistency in the session,
+            with the columns that the query is made for.
+        pins: the snapshots of the statement that this query is part of.
+        options: the kinds of statements that the text may be; queries only by default.
 
-    Raises InvalidCallError for what DataFusion can't plan, UnsupportedError where a query of a
-    statement reads a table of `strong` as it may have been earlier.
+    Raises InvalidCallError for a query that DataFusion can't plan, UnsupportedError if a query of a
+    statement may read a table of `strong` in an earlier state.
+
     """
     functions = search_functions(ctx)
     changed = [
@@ -139,7 +140,7 @@ def _planned(
     pins: Pins | None,
     options: datafusion.SQLOptions = QUERIES,
 ) -> _Query:
-    """The query, with the tables at `uris` as they are now under all of their names."""
+    """The query, with the tables at `uris` in their current state under all of their names."""
     parsed = parsed_query(parser_of(ctx), source)
     query = without(source.text, parsed.pasts)
     if pins is not None:
@@ -165,7 +166,9 @@ def _planned(
         registration = registrations.get(name)
         if registration is None:
             if moment is not None:
-                raise UnsupportedError(f"{'.'.join(name)} is no MemWAL table, which AS OF is for")
+                raise UnsupportedError(
+                    f"{'.'.join(name)} is not a MemWAL table: AS OF is for those"
+                )
             continue
         table, columns, level = (
             cast(WritableTable, registration.table),
@@ -193,7 +196,7 @@ def _planned(
     names = Counter(name[-1] for name, _ in times)
     for use in uses:
         schema_of = schemas.get((use.name, use.moment))
-        # Two tables of one name are told apart by their schemas.
+        # Schemas tell two tables of one name apart.
         text = use.text(schema_of, names[use.name[-1]] == 1)
         if use.call is not None:
             text = arguments_of(source, use.call, parameters, use.table(schema_of))
@@ -204,8 +207,8 @@ def _planned(
 
 
 def _check_level(query: _Query, uris: Collection[str], pins: Pins) -> None:
-    """Raise UnsupportedError for a query that reads one of the tables at `uris` by a view that sees
-    it as it may have been earlier."""
+    """Raise UnsupportedError for a query that reads one of the tables at `uris` by a view that may
+    show an earlier state."""
     if not query.others():
         return
     with noted_scans() as scanned, planning_errors():
@@ -215,22 +218,22 @@ def _check_level(query: _Query, uris: Collection[str], pins: Pins) -> None:
             continue
         if isinstance(table, OneSnapshot):
             raise UnsupportedError(
-                "this statement reads the table that it changes by a frame of mw.sql, which has it "
-                "in a snapshot of its own: use CREATE VIEW, or write its query into the statement"
+                "this statement reads the table that it changes through a frame of mw.sql, which "
+                "has a snapshot of its own: use CREATE VIEW, or write its query into the statement"
             )
         if consistency != "strong":
             raise UnsupportedError(
-                "a view that this statement reads has the table that it changes at the consistency "
-                f"{consistency!r}: register it as 'strong' and make the view again, or write its "
-                "query into the statement"
+                "a view that this statement reads shows the table that it changes at the "
+                f"consistency {consistency!r}: register it as 'strong' and create the view again, "
+                "or write its query into the statement"
             )
 
 
 def may_read(
     ctx: datafusion.SessionContext, query: str, parameters: Mapping[str, Any], table: WritableTable
 ) -> bool:
-    """Whether a query may read a table as it is now, under whatever name, or by a view: unless its
-    plan shows that it does not."""
+    """Whether a query may read a table in its current state, under any name or by a view. False
+    only if the plan shows that it does not."""
     functions = search_functions(ctx)
     planned_query = _planned(ctx, Text(query, query), parameters, {}, (), Pins())
     for use in planned_query.uses:
@@ -244,8 +247,8 @@ def may_read(
 def _uses(
     ctx: datafusion.SessionContext, source: Text, parsed: SqlQuery, parameters: Mapping[str, Any]
 ) -> Iterator[_Use]:
-    """The tables of a query. Raises InvalidCallError, with the place, for AS OF that follows no
-    table."""
+    """The tables of a query. Raises InvalidCallError, with the place, for AS OF that does not
+    follow a table."""
     pasts = {past.after: past for past in parsed.pasts}
     for start, end, parts, alone in parsed.tables:
         if len(parts) <= NAME_PARTS:

@@ -23,8 +23,8 @@ class Text:
     """The text of a statement.
 
     Attributes:
-        text: as it is read.
-        original: as the user gave it, before `edits`.
+        text: the text that is parsed.
+        original: the user's text, before `edits`.
     """
 
     text: str
@@ -32,17 +32,17 @@ class Text:
     edits: Sequence[Edit] = ()
 
     def error(self, message: str, at: int) -> StatementError:
-        """An error with the place in the user's text of what stands at a place here."""
+        """An error with the place in the user's text for a place in this one."""
         return StatementError(message, self.original, before(at, self.edits))
 
     def since(self, at: int) -> Text:
-        """The text from a place on, with blanks before it: all places stay what they are."""
+        """The text from a place on, with blanks before it, so that places stay the same."""
         return replace(self, text=" " * at + self.text[at:])
 
     @contextmanager
     def parser_errors(self) -> Iterator[None]:
-        """Within it, what the parser raises is InvalidCallError, or UnsupportedError where the text
-        nests too deep."""
+        """A context in which the parser's errors become InvalidCallError, or UnsupportedError for a
+        text that nests too deep."""
         try:
             yield
         except RecursionError as error:
@@ -66,7 +66,7 @@ class Statement:
 
     @property
     def ctes(self) -> str:
-        """The text of the WITH clause before a change of rows; empty for none."""
+        """The text of the WITH clause before a change of rows; empty without one."""
         return "" if self.sql.ctes is None else self.sql.ctes.text
 
     def error(self, message: str, at: int) -> StatementError:
@@ -74,15 +74,15 @@ class Statement:
         return self.source.error(message, at)
 
     def unsupported(self, message: str, at: int) -> UnsupportedError:
-        """The same for what is not supported."""
+        """An UnsupportedError with the place in the user's text."""
         return UnsupportedError(str(self.error(message, at)))
 
 
 def parsed(parser: SqlParser, source: Text) -> Statement:
     """The one statement of a text.
 
-    Raises InvalidCallError, with the place, for a text that can't be read, with none or several,
-    and for a call that makes too long values.
+    Raises InvalidCallError, with the place, for a text that can't be parsed, for none or several
+    statements, and for a call that makes too long values.
     """
     with source.parser_errors():
         statement = parser.statement(source.text)
@@ -91,15 +91,15 @@ def parsed(parser: SqlParser, source: Text) -> Statement:
 
 
 def parsed_query(parser: SqlParser, source: Text) -> SqlQuery:
-    """The tables and searches of a text that DataFusion reads. Raises as `parsed` does."""
+    """The tables and searches of a text for DataFusion. Raises as `parsed` does."""
     with source.parser_errors():
         return parser.query(source.text, _SEARCHES)
 
 
 def statement_texts(text: str) -> list[str]:
     """The texts of the statements between semicolons, each on its own lines. Raises
-    InvalidCallError, with the place, for a quote that does not end, and for a parenthesis that ends
-    nothing."""
+    InvalidCallError, with the place, for an unterminated quote, and for an unmatched closing
+    parenthesis."""
     source, start, depth, lines, column = Text(text, text), 0, 0, 0, 0
     with source.parser_errors():
         tokens = SqlParser.tokens(text)
@@ -108,7 +108,7 @@ def statement_texts(text: str) -> list[str]:
     for symbol, at, _ in symbols:
         depth += (symbol == "(") - (symbol == ")")
         if depth < 0:
-            raise source.error("this parenthesis ends nothing", at)
+            raise source.error("this parenthesis closes none", at)
     ends = [(at, end) for symbol, at, end in symbols if symbol == ";"]
     texts = []
     for at, end in [*ends, (len(text), len(text))]:

@@ -1,4 +1,4 @@
-"""Tables in one snapshot, whatever names a statement reads them by."""
+"""Snapshots of tables for all queries of a statement, whatever names it reads the tables by."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ from planner.model import Snapshot
 
 
 class WritableTable(SqlTable, PastOf, Protocol):
-    """What a statement needs of a table."""
+    """The parts of a table that a statement needs."""
 
     @property
     def uri(self) -> str:
-        """Where it is."""
+        """The place of the table."""
 
     @property
     def newest_of(self) -> Hashable | None:
-        """The table whose newest state it reads, told from all others; None for a past one."""
+        """Identifies the table whose newest state this one reads; None for a past state."""
 
     @property
     def primary_key(self) -> tuple[str, ...]:
         """The primary key's columns."""
 
     def snapshot(self, consistency: str = "strong") -> Snapshot:
-        """The state of the table."""
+        """A snapshot of the table."""
 
     def get(self, keys: pa.Table) -> pa.Table:
-        """The rows with these keys as they are now, whole, in the order asked."""
+        """The current rows with these keys, whole, in the order of the keys."""
 
     def refresh(self) -> None:
-        """Look for the newest version, whose columns `schema` is then."""
+        """Look for the newest version; `schema` then has its columns."""
 
     def close(self) -> None:
-        """Close the writer of statements."""
+        """Close the writer for statements."""
 
     def replace_rows(self, rows: pa.Table | Callable[[], pa.Table]) -> int:
-        """Replace all rows, by those of a function where they are made of the table's own."""
+        """Replace all rows. A function is called for rows that are computed from the table's."""
 
     def change(
         self,
@@ -62,11 +62,12 @@ class WritableTable(SqlTable, PastOf, Protocol):
         whole: bool = False,
         isolation: str = SNAPSHOT,
     ) -> WriteResult:
-        """Write what a statement computes from the rows that it reads."""
+        """Write the changes that a statement computes from the rows that it reads."""
 
 
 class State:
-    """One state of a table, which the first to read it takes, for all of its names."""
+    """A snapshot of one table, taken at first use and shared by all names the statement has for
+    it."""
 
     def __init__(self, table: WritableTable) -> None:
         self._table = table
@@ -74,7 +75,8 @@ class State:
         self._taken: tuple[int, Snapshot] | None = None
 
     def snapshot(self, consistency: str) -> Snapshot:
-        """It; another one only for a query of the statement that asks for more than the first."""
+        """The snapshot; a new one only for a query that needs a higher consistency than the
+        first."""
         level = CONSISTENCIES.index(consistency)
         with self._lock:
             if self._taken is None or self._taken[0] < level:
@@ -83,7 +85,7 @@ class State:
 
 
 class OneSnapshot:
-    """A table in the snapshot that the first to read it takes."""
+    """A table in a snapshot that is taken at its first use."""
 
     def __init__(
         self,
@@ -92,19 +94,19 @@ class OneSnapshot:
         changed: ColumnsChanged | None = None,
         state: State | None = None,
     ) -> None:
-        """`columns` are those that queries are made for; `changed` is the error for others in the
-        snapshot, of a statement that runs now; `state` is that of its other names."""
+        """`columns` are those that queries are made for. `changed` makes the error for other
+        columns in the snapshot of a running statement. `state` is shared with its other names."""
         self.schema = columns
         self.uri = table.uri
         self._changed = changed
         self._state = State(table) if state is None else state
 
     def planned(self, planner: Planner, consistency: str = "strong", _: object = ()) -> Node:
-        """The plan of one of the scans."""
+        """The plan of a scan."""
         return opened(planner(self._taken(consistency)))
 
     def get(self, keys: pa.Table) -> pa.Table:
-        """The rows with these keys, whole, of a snapshot that is strong if this takes it."""
+        """The rows with these keys, whole; the snapshot is strong if it is taken here."""
         snapshot = self._taken("strong")
         return get_in(snapshot, distinct(KeyBatch(keys)), self.schema.names)
 
@@ -121,12 +123,12 @@ class OneSnapshot:
 
 
 class Pins:
-    """The tables that the queries of one statement read, each in the snapshot that the first scan
-    of all took.
+    """The tables that the queries of one statement read, each in one snapshot.
 
     Attributes:
-        tables: by the names that they have in the session.
-        states: by what they are of.
+        tables: by name in the session, and time.
+        states: by the table that they show.
+
     """
 
     def __init__(self) -> None:
@@ -134,5 +136,5 @@ class Pins:
         self.states: dict[Hashable, State] = {}
 
     def state(self, name: TableName, table: WritableTable) -> State:
-        """That of a table under one of its names; a past one has one under each."""
+        """The snapshot of a table under one of its names; a past state has one for each name."""
         return self.states.setdefault(table.newest_of or name, State(table))

@@ -13,7 +13,7 @@ Name = tuple[str, ...]
 
 
 class Edit(NamedTuple):
-    """Another text where characters stood."""
+    """A new text in place of characters from `start` to `end`."""
 
     start: int
     end: int
@@ -21,15 +21,14 @@ class Edit(NamedTuple):
 
 
 def edited(text: str, edits: Sequence[Edit]) -> str:
-    """A text after edits, of which no two meet."""
+    """A text after edits, which do not overlap."""
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
     return text
 
 
 def before(at: int, edits: Sequence[Edit]) -> int:
-    """Where before edits stood what is at a place after them; of a new text the place of the
-    edit."""
+    """The place before edits of a place after them; within a new text, the place of the edit."""
     longer = 0
     for start, end, new in sorted(edits):
         if at < start + longer:
@@ -41,12 +40,12 @@ def before(at: int, edits: Sequence[Edit]) -> int:
 
 
 class StatementError(InvalidCallError):
-    """A fault of a text, which may have been put together of parts of a user's statement.
+    """An error in a text, which may be assembled from parts of a user's statement.
 
     Attributes:
-        message: without the place.
+        message: the message without the place.
         text: the text.
-        at: the place of the fault, in characters; None if it is not known.
+        at: the place of the error, in characters; None if unknown.
     """
 
     def __init__(self, message: str, text: str = "", at: int | None = None) -> None:
@@ -60,7 +59,7 @@ class StatementError(InvalidCallError):
 
 @contextmanager
 def errors_of_calls() -> Iterator[None]:
-    """Within it, a StatementError becomes the InvalidCallError that callers know."""
+    """A context in which a StatementError becomes the InvalidCallError that callers know."""
     try:
         yield
     except StatementError as error:
@@ -68,13 +67,13 @@ def errors_of_calls() -> Iterator[None]:
 
 
 def _described(text: str, at: int) -> str:
-    """A place, by line and column from 1 on, and what stands there."""
+    """A place by line and column, from 1, and the token there."""
     line = text.count("\n", 0, at) + 1
     column = at - (text.rfind("\n", 0, at) + 1) + 1
     rest = text[at:].strip()
     try:
         value = next((repr(token[1]) for token in SqlParser.tokens(rest)), "the end")
-    except ValueError:  # a quote that does not end, there or later
+    except ValueError:  # an unterminated quote, here or later
         value = repr(rest if rest[0] in "'\"`" else rest.split(maxsplit=1)[0])
     return f"line {line}, column {column}: {value}"
 

@@ -1,4 +1,4 @@
-"""Planning by DataFusion, with errors of ours."""
+"""Planning by DataFusion, with errors of this package."""
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ _LARGEST = (1 << 63) - 1  # int64, which Arrow takes whole numbers for
 
 
 def parser_of(ctx: datafusion.SessionContext) -> SqlParser:
-    """The parser of a session. Raises UnsupportedError where that reads another dialect."""
+    """The parser of a session. Raises UnsupportedError for a session of another dialect."""
     try:
         return SqlParser(ctx)
     except ValueError as error:
@@ -27,8 +27,8 @@ def parser_of(ctx: datafusion.SessionContext) -> SqlParser:
 
 
 def check_names(ctx: datafusion.SessionContext) -> None:
-    """Raise UnsupportedError where a session takes names as they are written: a column could be
-    another one than statements are read for here."""
+    """Raise UnsupportedError for a session that does not fold names to lower case: it would find
+    other columns than statements mean here."""
     if not parser_of(ctx).normalizes:
         raise UnsupportedError(
             "statements that change or define tables need a session in which a name is in lower "
@@ -43,15 +43,15 @@ def planned(
     parameters: Mapping[str, Any],
     options: datafusion.SQLOptions = QUERIES,
 ) -> datafusion.DataFrame:
-    """What DataFusion itself makes of a text that has been parsed, whatever class the session is
-    of: of a query, unless the options allow more. Raises InvalidCallError for what it can't plan.
-    """
+    """DataFusion's result for a parsed text, whatever the session's class. Only queries are
+    allowed, unless the options allow more. Raises InvalidCallError for a text that can't be
+    planned."""
     with planning_errors(text):
         return datafusion.SessionContext.sql(ctx, text, options, scalars(parameters))
 
 
 def scalars(parameters: Mapping[str, Any]) -> dict[str, pa.Scalar]:
-    """The values of parameters. Raises InvalidCallError for what Arrow has no value for."""
+    """The values of parameters. Raises InvalidCallError for a value that Arrow does not have."""
     return {name: _scalar(name, value) for name, value in parameters.items()}
 
 
@@ -67,34 +67,35 @@ def _scalar(name: str, value: Any) -> pa.Scalar:
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         if hasattr(value, "__arrow_c_stream__"):
             raise InvalidCallError(
-                f"${name} is a value, and can't be the rows of a {type(value).__name__}: "
+                f"${name} is one value, and can't be the rows of a {type(value).__name__}: "
                 f"ctx.from_arrow(rows, name={name!r}) makes them a table of the session"
             ) from None
         raise InvalidCallError(
-            f"${name} can't be {value!r} ({error}): give a value that Arrow has, or a text, and "
-            f"cast it in the statement, as in CAST(${name} AS DECIMAL(38, 0))"
+            f"${name} can't be {value!r} ({error}): give a value that Arrow has, or a text and a "
+            f"cast in the statement, as in CAST(${name} AS DECIMAL(38, 0))"
         ) from error
 
 
 def refuse_unused(names: Collection[str], form: str = "$name") -> None:
-    """Raise InvalidCallError for parameters that a statement has no places for, if there are
-    any; `form` is how they are written."""
+    """Raise InvalidCallError for parameters that a statement does not use, if any; `form` is how
+    they are written."""
     if names:
         shown = ", ".join(f"${name}" for name in sorted(names))
         raise InvalidCallError(
-            f"{shown} is given, and the statement has no such parameter: they are written as {form}"
+            f"{shown} is given, but the statement has no such parameter: parameters are "
+            f"written {form}"
         )
 
 
 def check_table(ctx: datafusion.SessionContext, name: str) -> None:
-    """Raise InvalidCallError where a session has no table of a name, which is as it is written."""
+    """Raise InvalidCallError if a session has no table of this name, written as in SQL."""
     planned(ctx, f"SELECT 1 FROM {name}", {})  # noqa: S608 - the user's own text
 
 
 @contextmanager
 def planning_errors(text: str = "") -> Iterator[None]:
-    """Within it, what DataFusion refuses of a text is an InvalidCallError, and what failed in a
-    table of ours is its own error."""
+    """A context in which DataFusion's errors about a text become InvalidCallError, and a failure of
+    a MemWAL table raises its own error."""
     try:
         yield
     except Exception as error:  # DataFusion raises nothing more specific
@@ -107,7 +108,7 @@ def planning_errors(text: str = "") -> Iterator[None]:
 def values(
     ctx: datafusion.SessionContext, expressions: list[str], parameters: Mapping[str, Any]
 ) -> list[Any]:
-    """What expressions without columns come to, as Arrow's scalars."""
+    """The values of expressions without columns, as Arrow scalars."""
     if not expressions:
         return []
     shown = ", ".join(f"({text}) AS c{place}" for place, text in enumerate(expressions))
@@ -117,21 +118,21 @@ def values(
 
 
 def time_of(value: pa.Scalar) -> datetime:
-    """A timestamp as Python has it: cut to microseconds, and in UTC if it says no zone.
+    """A timestamp as a Python datetime: cut to microseconds, in UTC if it has no zone.
 
-    Raises InvalidCallError for a time, or a zone, that Python has not.
+    Raises InvalidCallError for a time or a zone that Python does not have.
     """
     kind = value.type
     try:
         at: datetime = value.cast(pa.timestamp("us", kind.tz), safe=kind.unit != "ns").as_py()
     except (pa.ArrowException, OverflowError) as error:
         raise InvalidCallError(
-            f"a time must be of the years 1 to 9999, in a zone that is known, not {kind} of "
+            f"a time must be in the years 1 to 9999, and in a known zone, not {kind} of "
             f"{value.value}: {error}"
         ) from error
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at
 
 
 def answer(ctx: datafusion.SessionContext, rows: pa.Table) -> datafusion.DataFrame:
-    """A frame of rows in memory, which the session has under no name."""
+    """A frame of rows in memory, which has no name in the session."""
     return ctx.read_batches(rows.to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)])

@@ -1,4 +1,4 @@
-"""Schemas that a session has while a statement is planned or runs."""
+"""Temporary schemas of a session, for a statement that is planned or runs."""
 
 import itertools
 from collections.abc import Iterator, Mapping
@@ -19,13 +19,13 @@ _numbers = itertools.count()
 
 
 def schema_name() -> str:
-    """One that no schema of a session has."""
+    """A name that no schema of a session has."""
     return f"memwal$statement{next(_numbers)}"
 
 
 @contextmanager
 def own_schema(ctx: datafusion.SessionContext) -> Iterator[tuple[Schema, str]]:
-    """Within it, the session has a schema of this name, as SQL takes it."""
+    """A context in which the session has a new schema; the name is quoted for SQL."""
     name = schema_name()
     ctx.catalog().register_schema(name, schema := Schema.memory_schema(ctx))
     try:
@@ -38,7 +38,7 @@ def own_schema(ctx: datafusion.SessionContext) -> Iterator[tuple[Schema, str]]:
 def in_memory(
     ctx: datafusion.SessionContext, tables: Mapping[str, pa.Table]
 ) -> Iterator[Mapping[str, str]]:
-    """Within it, the session has these rows; what each of the tables is called there."""
+    """A context in which the session has these rows; yields the name of each table there."""
     with own_schema(ctx) as (schema, own):
         for name, rows in tables.items():
             schema.register_table(name, Table(answer(ctx, rows), ctx))
@@ -49,8 +49,8 @@ def in_memory(
 def in_schemas(
     ctx: datafusion.SessionContext, tables: Mapping[str, tuple[str, OneSnapshot, str, bool]]
 ) -> Iterator[None]:
-    """Within it, the session has these schemas, of a table each, and its searches find them; what
-    is planned keeps these."""
+    """A context in which the session has these schemas of one table each, and its searches find
+    them; plans that are made in it keep them."""
     catalog, functions = ctx.catalog(), search_functions(ctx)
     for schema, (name, table, level, approximate) in tables.items():
         mounted = MountedTable(TableProvider(None, table, level, approximate=approximate))

@@ -1,5 +1,5 @@
 """The searches of a statement: named arguments and parameters, which DataFusion's table functions
-take neither of.
+do not take.
 
     SELECT * FROM vector_search('t', 'embedding', $q, k => 5, nprobes => 20)
 """
@@ -25,7 +25,7 @@ _ARGUMENTS = {
 
 
 def searched_table(call: Search) -> TableName | None:
-    """The table that is searched; None if it is not given as text."""
+    """The searched table; None if it is not given as text."""
     name = call.arguments[0].string
     return None if name is None else table_name(name)
 
@@ -33,11 +33,12 @@ def searched_table(call: Search) -> TableName | None:
 def arguments_of(
     source: Text, call: Search, parameters: Mapping[str, Any], table: str | None = None
 ) -> str:
-    """The arguments of a search by position, with the values of parameters written out, and with
+    """The arguments of a search by position, with parameters replaced by their values, and with
     another table's name if one is given.
 
-    Raises InvalidCallError, with the place, for an argument that is named twice, that others stand
-    after, or that is missing.
+    Raises InvalidCallError, with the place, for an argument that is given twice, that follows a
+    named one without a name, or that is missing.
+
     """
     names = _ARGUMENTS[call.name]
     given: list[str] = []
@@ -46,7 +47,7 @@ def arguments_of(
         text, at = _value(argument, parameters), argument.start
         if argument.name is None:
             if named:
-                raise source.error("an argument without a name follows one with a name", at)
+                raise source.error("a positional argument can't follow a named one", at)
             given.append(text)
             continue
         if argument.name in named or argument.name in names[: len(given)]:
@@ -68,7 +69,7 @@ def _positional(
         else:
             raise source.error(f"the argument {name} is missing", call.start)
     if named and len(given) > len(names):
-        message = "give options by name or as one struct, not both"
+        message = "give options by name or as one struct, but not both"
         raise source.error(message, call.arguments[-1].start)
     if list(named) == ["options"]:
         given.append(named.pop("options"))
@@ -88,8 +89,8 @@ def _value(argument: Argument, parameters: Mapping[str, Any]) -> str:
 
 
 def value_literal(value: Any, name: str) -> str:
-    """A value as SQL writes it: numbers, texts, lists of them, options by name."""
-    if hasattr(value, "tolist"):  # of numpy
+    """A value as SQL text: numbers, texts, lists of them, options by name."""
+    if hasattr(value, "tolist"):  # numpy
         value = value.tolist()
     elif hasattr(value, "as_py"):
         value = value.as_py()

@@ -1,4 +1,4 @@
-"""The columns of tables as a session sees them: those of then, when it registered them."""
+"""Checks that a table still has the columns it was registered with."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from memwal_sql.errors import MemWalError, ReopenError, RetryError
 from memwal_sql.session.provider import other_columns
 from memwal_sql.session.table_functions import Registered, TableName, search_functions
 
-# The error of a statement whose table has these columns by now.
+# Makes the error of a statement whose table has these columns by now.
 ColumnsChanged = Callable[[pa.Schema], MemWalError]
 
 
 def check_columns(found: Registered) -> None:
-    """Raise ReopenError where a table is known to have other columns than the session sees."""
+    """Raise ReopenError if a table is known to have other columns than the session sees."""
     now = found.table.schema
     if not now.equals(found.columns):
         raise other_columns(found.name, found.columns, now)
@@ -25,8 +25,8 @@ def check_columns(found: Registered) -> None:
 def columns_changed(
     ctx: datafusion.SessionContext, name: TableName, then: pa.Schema, now: pa.Schema
 ) -> MemWalError:
-    """The error of a statement that was made for the columns of `then`: a RetryError where the
-    session sees others meanwhile, and so takes the statement for these when it runs again."""
+    """The error of a statement that was made for the columns `then`: a RetryError if the session
+    sees other columns meanwhile, as the statement works with those when it runs again."""
     found = search_functions(ctx).registered(name, ctx)
     if found is None:
         return ReopenError(f"{'.'.join(name)} was taken out of the session: register it again")

@@ -1,4 +1,4 @@
-"""SET, SHOW and RESET of what this package adds to a session."""
+"""SET, SHOW and RESET of the settings that this package adds to a session."""
 
 import datafusion
 import pyarrow as pa
@@ -16,17 +16,16 @@ _DEFAULTS = ("datafusion.catalog.default_catalog", "datafusion.catalog.default_s
 
 
 def isolation(ctx: datafusion.SessionContext) -> str:
-    """How statements that change rows are isolated."""
+    """The isolation of statements that change rows."""
     return search_functions(ctx).isolation
 
 
 def check_catalog(ctx: datafusion.SessionContext) -> None:
-    """Raise UnsupportedError for a session in which names without a catalog stand for others than
-    here."""
+    """Raise UnsupportedError for a session with another default catalog or schema than here."""
     if _CATALOG not in ctx.catalog_names() or _SCHEMA not in ctx.catalog(_CATALOG).names():
         raise UnsupportedError(
-            f"names without a catalog and a schema are those of '{_CATALOG}.{_SCHEMA}' here, and "
-            "this session has none: make it without another default catalog or schema, and say both"
+            f"names without a catalog and a schema mean '{_CATALOG}.{_SCHEMA}' here, which this "
+            "session does not have: create it with the default catalog and schema"
         )
 
 
@@ -35,19 +34,19 @@ def run_variable(
 ) -> pa.Table | None:
     """Run SET, SHOW or RESET of a variable of this package; None for others.
 
-    Raises InvalidCallError for another value, or another name of ours, and UnsupportedError for the
-    catalog and schema that names without one stand for.
+    Raises InvalidCallError for an invalid value or name, and UnsupportedError for the default
+    catalog and schema.
     """
     name, at = tuple(variable.name.parts), variable.name.start
     if statement.sql.word == "SET" and ".".join(name) in _DEFAULTS:
-        message = "names alone are those of datafusion.public: say the catalog"
+        message = "names without a catalog mean datafusion.public: write the catalog"
         raise statement.unsupported(message, at)
     if statement.sql.word == "SET" and ".".join(name) == _DIALECT:
         raise statement.unsupported("statements are read in DataFusion's default dialect", at)
     if name[0] != _NAME[0]:
         return None
     if name != _NAME:
-        raise statement.error(f"there is {'.'.join(_NAME)} to be set", at)
+        raise statement.error(f"the setting is {'.'.join(_NAME)}", at)
     if statement.sql.word == "SHOW":
         return pa.table({"name": [".".join(_NAME)], "value": [isolation(ctx)]})
     if statement.sql.word == "RESET":

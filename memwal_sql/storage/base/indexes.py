@@ -32,8 +32,8 @@ _KEPT_BYTES = 4096
 class IndexRecipe:
     """How to build an index of the base table over the rows of a generation.
 
-    `arguments` are those of Lance's `create_index` for a vector index, of `create_scalar_index`
-    for a full-text index, beside column, kind and name.
+    `arguments` are those of Lance's `create_index` for a vector index, of `create_scalar_index` for
+    a full-text index, except column, kind and name.
     """
 
     info: IndexInfo

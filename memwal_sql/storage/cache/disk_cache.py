@@ -216,8 +216,8 @@ class DiskCache:
         return copies_made
 
     def _make_room(self, like: str, files: Sequence[OriginalFile]) -> _Copies | None:
-        """Evict until what is needed beside the copies that are there, which are returned, is
-        within the bound; None where it is not."""
+        """Evict until the needed files and the remaining copies, which are returned, are within the
+        bound; None if they can't be."""
         evictable = sorted(self.folder.glob(f"[!.]*/{_LIST}"), key=_last_opened)
         while True:
             copied = self._copies_of(like, files)  # some may just have been evicted

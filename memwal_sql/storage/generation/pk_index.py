@@ -1,6 +1,6 @@
 """The primary key btree of a flushed generation, `_pk_index/`.
 
-Native readers probe it to see whether a generation replaces a row; it is beside the Lance indexes
+Native readers probe it to see whether a generation replaces a row; it is next to the Lance indexes
 of the generation and in no manifest. A single-column key is indexed by its value, a composite one
 by a binary form whose order is that of the tuples. Two Lance files: `page_data.lance` has the keys
 in order with their row positions, `page_lookup.lance` the least and the greatest key of each page.

@@ -17,7 +17,7 @@ from memwal_sql.errors import CorruptFileError
 from memwal_sql.storage.objects.descriptors import Descriptors, descriptors, opened
 from memwal_sql.storage.objects.whole_file import sync_path
 
-# Nothing of ours or Lance's is half as deep, and each level is an open file.
+# No folder of this package or Lance is half as deep, and each level is an open file.
 MOST_LEVELS = 32
 # Some 20,000 regions' folders in 10 MB; folders that were forgotten are synced once more.
 _MOST_FOLDERS = 1 << 16

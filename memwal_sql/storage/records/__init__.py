@@ -1,1 +1,1 @@
-"""Our own records beside the table: its format and incarnation, the watermarks of gc."""
+"""This package's records of a table: its format and incarnation, the watermarks of gc."""

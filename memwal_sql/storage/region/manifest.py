@@ -15,7 +15,7 @@ from memwal_sql.storage.region.values import Types, decode_values, encode_value
 from planner.regions.values import RegionValue
 
 MOST_GENERATIONS = 2**40
-"""With the number of a pass beside it a generation fits into 64 bits (`merge_token`)."""
+"""With the number of a pass a generation fits into 64 bits (`merge_token`)."""
 
 
 class RegionStatus(IntEnum):

@@ -1,6 +1,6 @@
 """Region snapshots: the states of all regions as one small Lance file.
 
-Specification 1, "Region Snapshot Arrow Schema": a row a region, a column a manifest field, and
+Specification 1, "Region Snapshot Arrow Schema": one row per region, one column per field, and
 `region_field_{field_id}` for the region values. Up to `INLINE_REGIONS` regions the file's bytes are
 inside the index details, beyond that they are a file of the index's folder.
 """
@@ -29,7 +29,8 @@ INLINE_REGIONS = 100
 _MAGIC = b"LANC"
 _LEAST_BYTES = 40  # of a Lance file's footer
 _FIELD_PREFIX = "region_field_"
-# A column of ours: it tells a region whose values are all NULL from one with unknown values.
+# A column of this package: it tells a region whose values are all NULL from one with unknown
+# values.
 _HAS_VALUES = "memwal_sql_has_values"
 _GENERATION = pa.struct(
     [

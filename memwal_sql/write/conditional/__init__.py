@@ -1,1 +1,1 @@
-"""Writes that depend on the rows that are there: conditions, expressions, partial columns."""
+"""Writes that depend on existing rows: conditions, expressions, partial columns."""

@@ -1,4 +1,4 @@
-"""SQL expressions over the rows of a write: what is there, `t`, and what is given, `s`."""
+"""SQL expressions over the rows of a write: the existing row, `t`, and the given row, `s`."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ _PLACE = "the place of the row"
 class Expressions:
     """A condition, and the new values of columns where it is true, evaluated by DataFusion.
 
-    Names mean DataFusion's: of `pairs`, `t.n` is the column `n` of the row that is there and `s.n`
-    the one given; of rows as they are, `n` is the column.
+    Names mean DataFusion's: in `pairs`, `t.n` is the column `n` of the existing row and `s.n` of
+    the row given; in plain rows, `n` is the column.
     """
 
     def __init__(self, schema: pa.Schema, when: str | None, columns: Mapping[str, str]) -> None:
-        """Raises InvalidCallError for an expression that is not a text, and for columns that the
-        table lacks."""
+        """Raises InvalidCallError for an expression that is not a text, and for unknown columns."""
         texts = dict(columns) if when is None else {"the condition": when, **columns}
         for name, text in texts.items():
             if not isinstance(text, str):
@@ -45,10 +44,11 @@ class Expressions:
         return self.when is not None or bool(self.columns)
 
     def evaluate(self, rows: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], dict[str, pa.Array]]:
-        """The places of the rows for which the condition is true, ascending, and the columns'
+        """The positions of the rows for which the condition is true, ascending, and the columns'
         values for these, in the columns' types.
 
-        Raises InvalidCallError for an expression that can't be evaluated or is not one over a
+        Raises InvalidCallError for an expression that can't be evaluated or is not over a single
+        row, and for a value that does not fit. Expressions are checked even without rows.
         single row, and for a value that does not fit. It checks expressions without rows too.
         """
         context = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(1))
@@ -64,7 +64,7 @@ class Expressions:
                 place, *aliases
             )
             if _nodes(frame.logical_plan()) != (2 if condition is None else 3):
-                raise InvalidCallError(f"{shown}: an expression is about one row, without windows")
+                raise InvalidCallError(f"{shown}: an expression is over one row, without windows")
             result = frame.to_arrow_table()
         except Exception as error:
             if not is_native(error):
@@ -80,7 +80,7 @@ class Expressions:
 
 
 def pairs(old: pa.RecordBatch, new: pa.RecordBatch | None = None) -> pa.RecordBatch:
-    """Rows that are there, as `t`, beside those given, as `s`."""
+    """Existing rows, as `t`, next to given ones, as `s`."""
     sides = {"t": old} if new is None else {"t": old, "s": new}
     structs = [rows.to_struct_array() for rows in sides.values()]
     return pa.RecordBatch.from_arrays(structs, list(sides))

@@ -1,4 +1,4 @@
-"""Folds the rows given for each key, one after the other, into the row that exists."""
+"""Folds the rows given for each key, one after the other, into the existing row."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def fold(
     keys: Sequence[Hashable],
     expressions: Expressions,
 ) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_], npt.NDArray[np.bool_], list[Hashable]]:
-    """The last row of each key, whether it is there, whether it was written, and the keys of the
-    rows given that were not.
+    """For each key its last row, whether the row exists, and whether it was written; and the keys
+    of the given rows that were not.
 
     Args:
-        new_rows: columns of the rows given, several of one key in their order; `_tombstone`, if
-            it is among them, says which delete.
-        old, exists_before, keys: for each distinct key the row that is there, nulls where there is
-            none, whether there is, and the key value.
-        expressions: a row is written over one that is there if their condition is true, and with
-            their values; columns that are neither given nor theirs keep their values.
+        new_rows: columns of the rows given, several of one key in order; `_tombstone`, if it is
+            among them, says which delete.
+        old, exists_before, keys: for each distinct key the existing row, nulls if there is none,
+            whether it exists, and the key value.
+        expressions: a row is written over an existing one if their condition is true, and with
+            their values; columns that are neither given nor computed keep their values.
     """
     place = {key: at for at, key in enumerate(keys)}
     of_key = key_values(new_rows.select(list(primary_key)).columns)
@@ -40,7 +40,7 @@ def fold(
     current, exists = old, exists_before.copy()
     written = np.zeros(len(keys), np.bool_)
     skipped: list[Hashable] = []
-    if not expressions:  # all rows have the same columns: the last one of a key is what it becomes
+    if not expressions:  # all rows have the same columns: the last row of a key is its result
         _, last = np.unique(places[::-1], return_index=True)
         last = np.sort(len(places) - 1 - last)
         new_rows, places = rows_at(new_rows, last), places[last]
@@ -68,7 +68,7 @@ def fold(
 
 
 def rows_at(rows: pa.RecordBatch, places: Places) -> pa.RecordBatch:
-    """The rows at these places; not copied if they are all in their order."""
+    """The rows at these positions; not copied if they are all rows in order."""
     return rows if _are_all(places, rows) else rows.take(pa.array(places))
 
 
@@ -103,7 +103,7 @@ def _with_values(
 
 
 def _put(rows: pa.RecordBatch, others: pa.RecordBatch, places: Places) -> pa.RecordBatch:
-    """`rows` with the `others` at these places."""
+    """`rows` with the `others` at these positions."""
     if _are_all(places, rows):
         return others
     order = np.arange(rows.num_rows)

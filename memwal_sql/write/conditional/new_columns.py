@@ -1,4 +1,4 @@
-"""Columns that are computed of the others, by SQL expressions over the row."""
+"""Columns that are computed from other columns, by SQL expressions over the row."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ class NewColumns:
     """Columns to add.
 
     Attributes:
-        read: the columns that the expressions are about.
+        read: the columns that the expressions use.
         schema: the new columns, in the types that DataFusion gives the expressions.
     """
 
     def __init__(self, schema: pa.Schema, columns: Mapping[str, str]) -> None:
-        """Raises InvalidCallError unless it is an expression over the row."""
+        """Raises InvalidCallError for anything but expressions over the row."""
         if not columns:
-            raise InvalidCallError("columns={}: name columns to add")
+            raise InvalidCallError("columns={}: name the columns to add")
         for name, text in columns.items():
             if not isinstance(text, str):
                 raise InvalidCallError(f"{name}: {text!r} is not a SQL expression given as text")
         named = {name for text in columns.values() for name in _names(text)}
-        # Without one a batch would not say how many rows it has.
+        # Without a column a batch would lose its number of rows.
         self.read = [name for name in schema.names if name in named] or schema.names[:1]
         rows = pa.schema([schema.field(name) for name in self.read])
         self.schema = pa.schema([_field(rows, name, text) for name, text in columns.items()])
@@ -40,7 +40,7 @@ class NewColumns:
         self.compute(pa.RecordBatch.from_pylist([], rows))
 
     def compute(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The new columns of rows that have the columns `read`, at least."""
+        """The new columns of rows that have at least the columns `read`."""
         _, values = self._expressions.evaluate(rows.select(self.read))
         return pa.RecordBatch.from_arrays(list(values.values()), schema=self.schema)
 

@@ -1,8 +1,8 @@
-"""The keys that a region got while a statement was reading it.
+"""The keys that are written to a region while a statement reads it.
 
-A statement that writes what it has computed from rows it read opens a cut first. What is written
-after the cut is remembered as long as somebody has the cut, in memory only: whoever else writes the
-region has fenced this writer, and the statement fails then.
+A statement that writes values computed from rows it read opens a cut first. Writes after the cut
+are remembered while the cut exists, in memory only: any other process that writes the region has
+fenced this writer, and the statement fails then.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from exec_nodes.keys.keys import key_values
 
 
 class Cut:
-    """A place in a region's order of writing: writes up to `ticket` were seen."""
+    """A place in a region's order of writing, after the writes up to `ticket`."""
 
     def __init__(self, ticket: int) -> None:
         self.ticket = ticket
@@ -36,8 +36,7 @@ class _Write:
 
 
 class RecentWrites:
-    """The writes after the oldest cut that somebody has. Nothing here locks: the region writer
-    does."""
+    """The writes after the oldest open cut. Nothing here locks: the region writer does."""
 
     def __init__(self, primary_key: Sequence[str]) -> None:
         self._primary_key = list(primary_key)
@@ -46,13 +45,13 @@ class RecentWrites:
         self._writes: deque[_Write] = deque()
 
     def open(self, ticket: int) -> Cut:
-        """A cut after the newest write, which has this ticket."""
+        """A cut after the newest write, whose ticket is given."""
         cut = Cut(ticket)
         self._cuts.add(cut)
         return cut
 
     def add(self, ticket: int, batch: pa.RecordBatch) -> None:
-        """Remember the keys of a write, if there is a cut; forget what none asks for."""
+        """Remember the keys of a write, if there is a cut; forget writes before all cuts."""
         oldest = min((cut.ticket for cut in self._cuts), default=None)
         while self._writes and (oldest is None or self._writes[0].ticket <= oldest):
             self._writes.popleft()

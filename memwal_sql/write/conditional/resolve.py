@@ -25,9 +25,9 @@ class Resolved:
     """The writes of a statement for some keys.
 
     Attributes:
-        rows: the rows to write, in the MemTables' schema, one a key at most.
-        skipped: the keys of rows given, or there, whose condition was not true, for each row.
-        not_found: how many keys had no row.
+        rows: the rows to write, in the MemTables' schema, at most one per key.
+        skipped: for each row given, or existing, whose condition was not true, its key.
+        not_found: the number of keys without a row.
     """
 
     rows: pa.RecordBatch
@@ -40,10 +40,11 @@ Compute = Callable[[pa.RecordBatch], Resolved]
 
 @dataclass(frozen=True, slots=True)
 class RowChanges:
-    """The changes of a statement: whole rows of the table's columns and types to write, and keys to
-    delete. Each key stands once in both together.
+    """The changes of a statement: whole rows to write, in the table's columns and types, and keys
+    to delete. Each key occurs once in both together.
 
     Attributes:
+        moved: the old and the new keys of rows that get another key.
         moved: the keys of rows that get another one, before and after.
     """
 
@@ -57,7 +58,7 @@ ReadChanges = Callable[[pa.Table | None], RowChanges]
 
 
 class LiveRows(Protocol):
-    """The table's rows, as a strong reader of now sees them; `table.table.Table`."""
+    """The table's rows, as a strong reader sees them now; `table.table.Table`."""
 
     def get(self, keys: pa.Table) -> pa.Table:
         """The rows with these keys."""
@@ -71,7 +72,7 @@ class LiveRows(Protocol):
 
 
 class Resolver:
-    """Computes the rows of statements over one table, and the keys that they are about."""
+    """Computes the rows of statements over one table, and their keys."""
 
     def __init__(
         self,
@@ -86,7 +87,7 @@ class Resolver:
         self._rows = rows
 
     def expressions(self, when: str | None, columns: Mapping[str, str]) -> Expressions:
-        """Raises InvalidCallError for columns that are not the table's, or part of its key."""
+        """Raises InvalidCallError for unknown columns, and for columns of the primary key."""
         keys = sorted(set(columns) & set(self._primary_key))
         if keys:
             raise InvalidCallError(
@@ -97,8 +98,8 @@ class Resolver:
     def upsert(
         self, new_rows: pa.RecordBatch, expressions: Expressions
     ) -> tuple[pa.RecordBatch, Compute]:
-        """Rows in columns of the table; those that are there keep what is neither given nor set.
-        Those with a true `_tombstone` delete theirs."""
+        """Rows in columns of the table; existing rows keep values that are neither given nor set.
+        Rows with a true `_tombstone` delete theirs."""
 
         def compute(keys: pa.RecordBatch) -> Resolved:
             old, live = self._live_rows(keys)
@@ -107,7 +108,7 @@ class Resolver:
                 new = values[int(np.argmin(live))]
                 raise InvalidCallError(
                     f"the required columns {lacking} are missing, and the key {new!r} is new; "
-                    f"there are {new_rows.schema.names}"
+                    f"the rows have {new_rows.schema.names}"
                 )
             rows = among(new_rows, of_row, frozenset(values))
             current, exists, written, skipped = fold(
@@ -124,12 +125,12 @@ class Resolver:
         return self._keys(new_rows), compute
 
     def insert(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Compute]:
-        """Rows in the MemTables' schema, none of whose keys may be there."""
+        """Rows in the MemTables' schema, whose keys must be new."""
 
         def compute(keys: pa.RecordBatch) -> Resolved:
             _, live = self._live_rows(keys)
             if live.any():
-                raise self._exist(keys.filter(pa.array(live)), "are there")
+                raise self._exist(keys.filter(pa.array(live)), "exist")
             return Resolved(among(rows, of_row, frozenset(self._values(keys))))
 
         of_row = self._values(rows)
@@ -141,7 +142,7 @@ class Resolver:
         return keys, compute
 
     def delete(self, keys: pa.RecordBatch, when: Expressions) -> tuple[pa.RecordBatch, Compute]:
-        """The rows of these keys that meet a condition over them."""
+        """The rows with these keys that meet a condition."""
 
         def compute(keys: pa.RecordBatch) -> Resolved:
             old, live = self._live_rows(keys)
@@ -154,7 +155,7 @@ class Resolver:
     def delete_where(self, where: str) -> tuple[Callable[[], Resolved], Compute]:
         """The rows that meet a condition."""
         if where is None:
-            raise InvalidCallError("where=None: to delete all rows, say where='true'")
+            raise InvalidCallError("where=None: to delete all rows, pass where='true'")
         when = self.expressions(where, {})
 
         def select() -> Resolved:
@@ -172,10 +173,11 @@ class Resolver:
     def update(
         self, columns: Mapping[str, str], where: str | None
     ) -> tuple[Callable[[], Resolved], Compute]:
-        """New values of columns, expressions over the row, of the rows that meet a condition."""
+        """New values of columns, by expressions over the row, for the rows that meet a
+        condition."""
         expressions = self.expressions(where, columns)
         if not columns:
-            raise InvalidCallError("there is no column to update")
+            raise InvalidCallError("set={}: name the columns to update")
 
         def updated(rows: pa.RecordBatch) -> Resolved:
             places, new = expressions.evaluate(rows)
@@ -221,8 +223,8 @@ class Resolver:
         return chosen
 
     def _live_rows(self, keys: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_]]:
-        """The live row of each distinct key, nulls where it has none; and a flag for each key that
-        has one."""
+        """The live row of each distinct key, nulls if it has none; and for each key whether it has
+        one."""
         asked = self._key_batch(keys)
         live_rows = self._batch(self._rows.get(asked.table))
         place, key_list = self._key_batch(live_rows).positions, asked.values
@@ -240,7 +242,7 @@ class Resolver:
             )
         try:
             columns = [one_array(column) for column in rows.columns]
-        except pa.ArrowInvalid as error:  # more than 32-bit offsets reach
+        except pa.ArrowInvalid as error:  # beyond 32-bit offsets
             raise InvalidCallError(
                 f"a column of the {rows.num_rows} rows read is too large for one call: write fewer "
                 f"rows at once: {error}"
@@ -268,7 +270,8 @@ class Resolver:
         key_rows = rows.select(self._primary_key)
         names = key_names(key_rows.slice(0, _SHOWN_KEYS))
         return KeysExistError(
-            f"{key_rows.num_rows} keys to insert {what}, as {names}: upsert replaces their rows",
+            f"{key_rows.num_rows} keys to insert {what}, such as {names}: "
+            "upsert replaces their rows",
             frozenset(key_names(key_rows)),
         )
 
@@ -276,12 +279,12 @@ class Resolver:
 def among(
     rows: pa.RecordBatch, keys: Sequence[Hashable], chosen_keys: Set[Hashable]
 ) -> pa.RecordBatch:
-    """The rows whose key is wanted; `keys` are the key values of all."""
+    """The rows with these keys; `keys` are the key values of all rows."""
     chosen = np.fromiter((key in chosen_keys for key in keys), np.bool_, len(keys))
     return rows if chosen.all() else rows.filter(pa.array(chosen))
 
 
 def key_names(keys: pa.RecordBatch) -> list[Hashable]:
-    """The keys as users write them: values, or tuples of a composite key."""
+    """The keys as users write them: values, or tuples for a composite key."""
     rows = [tuple(row.values()) for row in keys.to_pylist()]
     return [row[0] if len(row) == 1 else row for row in rows]

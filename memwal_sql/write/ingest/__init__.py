@@ -1,1 +1,1 @@
-"""Rows that callers hand over, made into rows of the table or refused."""
+"""Turns rows of callers into rows of the table, or refuses them."""

@@ -23,7 +23,7 @@ _CODES: Mapping[str, int] = {
 }
 
 
-# Column with the operation -> columns that such a stream has beside those of the rows.
+# Column with the operation -> further columns of such a stream, besides those of the rows.
 _OPERATION_FIELDS: Mapping[str, frozenset[str]] = {
     "_change": frozenset({"_region", "_position", "_generation"}),
     "_change_type": frozenset({"_commit_version", "_commit_timestamp"}),
@@ -35,12 +35,12 @@ _SIDES = frozenset({"before", "after"})
 
 
 class Changes:
-    """The rows of a stream of changes, in the form that they were given in: Arrow's, a dict of
-    columns or a list of dicts. Rows of Debezium's envelopes are taken out of these."""
+    """The rows of a stream of changes, in the form in which they were given: Arrow's, a dict of
+    columns or a list of dicts. Rows in Debezium's envelopes are unwrapped."""
 
     def __init__(self, data: Any, op: str, columns: Collection[str] = ()) -> None:
         """`columns` are the table's: further columns of this project's feed and of Delta's are left
-        out. Raises InvalidCallError for rows without `op`, and for an unknown word in it."""
+        out. Raises InvalidCallError for rows without `op`, and for an unknown code in it."""
         if isinstance(data, Sequence) and not isinstance(data, str | bytes):
             data = _messages(data, op, frozenset(columns))
         rows = input_rows(data)
@@ -61,7 +61,7 @@ class Changes:
         self._left_out = {op, *_OPERATION_FIELDS.get(op, frozenset()) - set(columns)}
 
     def places(self, kind: int) -> npt.NDArray[np.int64]:
-        """Where the rows of a kind are."""
+        """The positions of the rows of a kind."""
         return np.flatnonzero(self._kinds == kind)
 
     def rows(self, kind: int) -> Any:
@@ -89,7 +89,7 @@ class Changes:
         else:
             names = rows if isinstance(rows, Mapping) else {n for row in rows for n in row}
         if op not in set(names):
-            raise InvalidCallError(f"op={op!r}: the rows have no such column, but {sorted(names)}")
+            raise InvalidCallError(f"op={op!r}: the rows have no such column, only {sorted(names)}")
         if isinstance(rows, pa.Table):
             words: list[Any] = rows[op].to_pylist()
             return words
@@ -99,9 +99,9 @@ class Changes:
 
 
 def _messages(messages: Sequence[Any], op: str, columns: Set[str]) -> Sequence[Any]:
-    """The rows of messages, with their `op`: those of Debezium's envelopes, `before`, `after` and
-    `op` with or without a `payload` around them, and others as they are. None is a tombstone of
-    Kafka, which repeats the delete before it."""
+    """The rows of messages, with their `op`. Debezium's envelopes, `before`, `after` and `op` with
+    or without a `payload` around them, are unwrapped; others stay as they are. None is a tombstone
+    of Kafka, which repeats the delete before it."""
     rows = []
     for place, message in enumerate(messages):
         if isinstance(message, Mapping) and {"payload"} <= message.keys() <= _WRAPPER:
@@ -117,7 +117,7 @@ def _messages(messages: Sequence[Any], op: str, columns: Set[str]) -> Sequence[A
             row = message.get(side)
             if not isinstance(row, Mapping) and code != _UNKNOWN:
                 raise InvalidCallError(
-                    f"message {place} has the op {word!r} and no row in {side!r}: let the "
+                    f"message {place} has the op {word!r} and no row in {side!r}: make the "
                     "connector send it, as with REPLICA IDENTITY FULL in PostgreSQL"
                 )
             rows.append({**(row or {}), op: word})

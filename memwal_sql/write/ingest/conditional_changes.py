@@ -1,4 +1,4 @@
-"""Streams of changes under a condition: of deletes not only the key counts."""
+"""Streams of changes under a condition, where more than the key of a delete counts."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from memwal_sql.write.ingest.normalise import Normaliser
 def conditional_changes(
     normaliser: Normaliser, schema: pa.Schema, data: Any, op: str
 ) -> pa.RecordBatch:
-    """The changes of `data`, rows in memory, in their order, in the MemTables' columns: deletes
-    have the values that they carry, and null for the others. Raises InvalidCallError."""
+    """The changes of `data`, rows in memory, in order, in the MemTables' columns: deletes have the
+    values that they carry, and null in other columns. Raises InvalidCallError."""
     changes = Changes(data, op, schema.names)
     places = [changes.places(kind) for kind in (UPSERT, DELETE)]
     target = memtable_schema(schema)

@@ -16,8 +16,8 @@ MissingInUpsert = Literal["keep", "error", "null"]
 
 
 def missing_columns(what: str, names: Sequence[str], option: str = FILL_OPTION) -> InvalidCallError:
-    """The error for rows without these columns; `what` says which rows, `option` how the caller
-    has them set to null."""
+    """The error for rows without these columns; `what` says which rows, `option` how the caller can
+    set the columns to null."""
     return InvalidCallError(
         f"{what} the columns {list(names)} of the table, and whole rows are written: give "
         f"every column, or {option} to set these to null"

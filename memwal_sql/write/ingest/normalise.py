@@ -34,7 +34,7 @@ Rows: TypeAlias = pa.Table | pa.RecordBatch | RowStream
 _MARKS = {tombstone: pa.scalar(tombstone) for tombstone in (False, True)}
 
 _JSON = "arrow.json"
-# Lance's parser has no limit, and ends the process where the stack does.
+# Lance's parser has no limit, and ends the process when the stack overflows.
 _DEEPEST = 200
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
@@ -63,7 +63,7 @@ class Normaliser:
     def upserts(self, data: Any, missing: str = ERROR) -> pa.RecordBatch:
         """Rows to insert or replace.
 
-        Types are cast where no value changes; columns that the rows lack are an error, or null if
+        Types are cast if no value changes; columns that the rows lack are an error, or null if
         `missing` is `"null"`. Raises InvalidCallError naming the column and the value.
         """
         check_missing(missing)
@@ -72,8 +72,8 @@ class Normaliser:
         return self._checked(self._columns(self._table(data, missing), missing))
 
     def arrow_rows(self, data: Any, missing: str = KEEP) -> Rows:
-        """The rows as Arrow has them, which `upserts` and `partial` take. All rows have the same
-        columns; InvalidCallError names the row that has not."""
+        """The rows as Arrow data, for `upserts` and `partial`. All rows have the same columns;
+        InvalidCallError names a row with others."""
         check_missing(missing, KEEP)
         if isinstance(data, pa.RecordBatch) and data.schema.equals(self._schema):
             return data
@@ -85,8 +85,8 @@ class Normaliser:
         return not self._names <= set(rows.schema.names)
 
     def partial(self, rows: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
-        """Rows in memory that `arrow_rows` returned, in the columns that they have, the key among
-        them; these are in the table's types then. `upserts` makes the other checks."""
+        """Rows in memory that `arrow_rows` returned, in their columns, which include the key, and
+        in the table's types. `upserts` makes the other checks."""
         names = rows.schema.names
         self._check_names(names)
         self._check_key(names)
@@ -132,8 +132,8 @@ class Normaliser:
         return as_key_table(keys, self._schema, self._primary_key)
 
     def tombstones(self, keys: Any) -> pa.RecordBatch:
-        """Rows that delete `keys`: the key columns set, all else null, or a placeholder where the
-        column admits no null. Raises InvalidCallError naming the value."""
+        """Rows that delete `keys`: the key columns are set, the others null, or a placeholder in a
+        column that is not nullable. Raises InvalidCallError naming the value."""
         table = self.keys(keys)
         columns = []
         for field in self._schema:
@@ -173,7 +173,7 @@ class Normaliser:
         return self._from_columns({n: [row.get(n) for row in rows] for n in names}, missing)
 
     def _check_objects(self, data: Any, missing: str) -> None:
-        """Structs of a frame of pandas, which Arrow gives the fields of all of them."""
+        """Check the structs of a pandas frame, which Arrow all gives the same fields."""
         for name, values in object_columns(data).items():
             if name in self._structs_inside:
                 check_values(values, self._schema.field(name), fill=missing == NULL)
@@ -188,7 +188,7 @@ class Normaliser:
         if len({len(array) for array in arrays}) > 1:
             lengths = {name: len(a) for name, a in zip(columns, arrays, strict=True)}
             raise InvalidCallError(f"columns must be equally long, not {lengths}")
-        if not columns:  # no rows: their columns are not known, and none is missing
+        if not columns:  # no rows: their columns are unknown, and none is missing
             return self._schema.empty_table()
         return pa.Table.from_arrays(arrays, names=list(columns))
 
@@ -258,14 +258,14 @@ def _single_chunk(column: Column) -> pa.Array:
         return column.chunk(0)
     try:
         return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-    except pa.ArrowInvalid as error:  # more than 32-bit offsets reach
+    except pa.ArrowInvalid as error:  # beyond 32-bit offsets
         raise InvalidCallError(
             f"a column of {column.nbytes} bytes is too large for one call: write fewer rows at once"
         ) from error
 
 
 def _placeholders(kind: pa.DataType, rows: int) -> pa.Array:
-    """Values of a type that may not be null, zero or empty; nobody reads them."""
+    """Values for a type that is not nullable, zero or empty; nobody reads them."""
     if isinstance(kind, pa.BaseExtensionType):
         if is_json(kind):
             return pa.repeat(pa.scalar("null", kind.storage_type), rows).cast(kind)
@@ -286,25 +286,25 @@ def _placeholders(kind: pa.DataType, rows: int) -> pa.Array:
         offsets = pa.py_buffer(bytes((rows + 1) * width))
         inner = pa.nulls(0, kind.field(0).type)
         return pa.Array.from_buffers(kind, rows, [None, offsets], children=[inner])
-    # All nulls are all zeros: without the bitmap, they are values.
+    # Nulls are stored as zeros: without the bitmap, they are values.
     _, *zeros = pa.nulls(rows, kind).buffers()
     return pa.Array.from_buffers(kind, rows, [None, *zeros])
 
 
 def is_json(kind: pa.DataType) -> bool:
-    """Whether the values of a column are texts in JSON."""
+    """Whether the values of a column are JSON texts."""
     return isinstance(kind, pa.BaseExtensionType) and kind.extension_name == _JSON
 
 
 def check_json(column: pa.Array, name: str) -> None:
-    """Raise InvalidCallError naming the row and the text if it is not JSON, has a name twice in an
-    object, or nests too deeply: Lance parses what it writes."""
+    """Raise InvalidCallError naming the row and the text if it is not JSON, repeats a name in an
+    object, or nests too deep, as Lance parses the texts that it writes."""
     for row, text in enumerate(column.storage.to_pylist()):
         if text is None:
             continue
         try:
             if text.count("[") + text.count("{") > _DEEPEST and _depth(text) > _DEEPEST:
-                raise ValueError(f"it is more than {_DEEPEST} levels deep")
+                raise ValueError(f"it nests more than {_DEEPEST} levels deep")
             json.loads(text, parse_constant=_no_number, object_pairs_hook=_distinct)
         except ValueError as error:
             raise InvalidCallError(
@@ -319,11 +319,11 @@ def _no_number(name: str) -> None:
 def _distinct(pairs: list[tuple[str, Any]]) -> None:
     names = [name for name, _ in pairs]
     if len(set(names)) < len(names):
-        raise ValueError(f"{names} has a name twice")
+        raise ValueError(f"{names} repeats a name")
 
 
 def _depth(text: str) -> int:
-    """How deep lists and objects go in a text that is JSON."""
+    """The depth of lists and objects in a JSON text."""
     steps = ((c in "[{") - (c in "]}") for c in _STRING.sub("", text))
     return max(accumulate(steps), default=0)
 
@@ -335,9 +335,9 @@ def _short(text: str) -> str:
 def with_null_children(column: pa.Array) -> pa.Array:
     """A column in which no child of a struct has a value where the struct is NULL.
 
-    Nested structs are treated in the same way. A child that admits no NULL keeps what it holds.
-    Arrow leaves open what children of a NULL struct hold, and DataFusion reads a child as it is;
-    Lance stores no such values, so a row would read differently once its MemTable is flushed.
+    Nested structs are treated in the same way. A child that is not nullable keeps its values. Arrow
+    does not define children of a NULL struct, and DataFusion reads them unchanged; Lance does not
+    store them, so a row would read differently once its MemTable is flushed.
     """
     if not pa.types.is_struct(column.type):
         return column
@@ -351,7 +351,7 @@ def with_null_children(column: pa.Array) -> pa.Array:
 
 
 def has_required_fields(kind: pa.DataType) -> bool:
-    """Whether some field inside a type admits no NULL. The keys of maps are Arrow's own matter."""
+    """Whether some field inside a type is not nullable. Keys of maps are left to Arrow."""
     fields = inner_fields(kind)
     required = fields[1:] if pa.types.is_map(kind) else fields
     return any(not field.nullable for field in required) or any(
@@ -360,10 +360,10 @@ def has_required_fields(kind: pa.DataType) -> bool:
 
 
 def check_required_fields(column: pa.Array, name: str) -> None:
-    """Raise InvalidCallError naming the row where a field that admits no NULL has one.
+    """Raise InvalidCallError naming the row of a NULL in a field that is not nullable.
 
-    Values below a NULL struct or list do not count. Arrow lets arrays have NULLs there, and
-    Lance writes no such row: a MemTable with one could never be flushed.
+    Values below a NULL struct or list do not count. Arrow lets arrays have such NULLs, but Lance
+    does not write them: the MemTable could never be flushed.
     """
     path = _null_in(column)
     if path is not None:
@@ -375,7 +375,7 @@ def check_required_fields(column: pa.Array, name: str) -> None:
 
 
 def _null_in(array: pa.Array) -> str | None:
-    """The path of a field that admits no NULL and has one."""
+    """The path of a field that is not nullable and has a NULL."""
     if array.null_count:
         array = array.drop_null()
     if not len(array):

@@ -1,7 +1,7 @@
-"""The rows of a large call in pieces, so that a copy of them is one of a piece.
+"""Divides the rows of a large call into pieces, so that only a piece is copied at a time.
 
-A call of up to the size of a MemTable is one piece, and a region has it whole or not at all. A
-larger one, and a stream, is written piece after piece.
+A call of up to the size of a MemTable is one piece, and a region has all of it or nothing. A larger
+call, and a stream, is written piece by piece.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def normalised(
     row_bytes: int = 0,
 ) -> Iterator[pa.RecordBatch]:
     """The batches that `normalise` makes of the rows: of all at once if they have at most
-    `whole_bytes`, otherwise, and for streams, of one piece after the other.
+    `whole_bytes`; otherwise, and for streams, piece by piece.
 
     All rows in memory are checked before the first piece is yielded, so that they are refused as a
     whole. `row_bytes` is the size of a row if the conversion makes it larger. Raises
@@ -66,7 +66,7 @@ def _each(
 def _pieces(rows: Rows, whole_bytes: int, row_bytes: int) -> Iterable[pa.Table | pa.RecordBatch]:
     if isinstance(rows, RowStream):
         return _gathered(rows)
-    # The size is computed only when it matters: it reads offsets, which must be valid.
+    # Computed only when needed, as it reads offsets, which must be valid.
     if max(_buffer_bytes(rows), rows.num_rows * row_bytes) <= whole_bytes:
         return [rows]
     rows = _validated(rows)
@@ -76,7 +76,7 @@ def _pieces(rows: Rows, whole_bytes: int, row_bytes: int) -> Iterable[pa.Table |
 
 
 def cut(rows: Part, most_bytes: int, row_bytes: int = 0) -> Iterator[Part]:
-    """Slices of at most `most_bytes`, or of a single row; a row has at least `row_bytes`."""
+    """Slices of at most `most_bytes`, or of one row; a row counts for at least `row_bytes`."""
     size = max(rows_bytes(rows), rows.num_rows * row_bytes)
     if size <= most_bytes or rows.num_rows <= 1:
         yield rows
@@ -87,7 +87,7 @@ def cut(rows: Part, most_bytes: int, row_bytes: int = 0) -> Iterator[Part]:
 
 
 def rows_bytes(rows: pa.Table | pa.RecordBatch) -> int:
-    """Bytes of rows that have been validated; without dictionaries, which slices share."""
+    """The bytes of validated rows, without dictionaries, which slices share."""
     return sum(
         rows.num_rows * _INDEX_BYTES if has_dictionaries(column.type) else column.nbytes
         for column in rows.columns
@@ -95,8 +95,8 @@ def rows_bytes(rows: pa.Table | pa.RecordBatch) -> int:
 
 
 def _buffer_bytes(rows: pa.Table | pa.RecordBatch) -> int:
-    """At least the bytes of the rows, as slices have the buffers of the whole. Arrow's own sum
-    counts those that begin at the same place once, however long they are."""
+    """At least the bytes of the rows; slices have the buffers of the whole. Arrow's own sum counts
+    buffers that begin at the same place once, however long they are."""
     chunks = (
         chunk
         for column in rows.columns
@@ -130,7 +130,7 @@ def _validated(rows: Part) -> Part:
 
 @contextmanager
 def _numbered_from(start: int) -> Iterator[None]:
-    """Say in errors where in the call the row numbers begin."""
+    """A context in which errors say at which row of the call the row numbers begin."""
     try:
         yield
     except InvalidCallError as error:

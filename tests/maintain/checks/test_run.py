@@ -178,7 +178,7 @@ def no_values(site: Site) -> None:
 # The WAL
 
 
-@damages(ERROR, "wal", "are missing, and later ones are there")
+@damages(ERROR, "wal", "are missing, and later ones exist")
 def wal_hole(site: Site) -> None:
     site.wal(1).unlink()
 
@@ -188,7 +188,7 @@ def wal_folder_above(site: Site) -> None:
     site.wal(3).mkdir()
 
 
-@damages(ERROR, "wal", "are missing, and later ones are there")
+@damages(ERROR, "wal", "are missing, and later ones exist")
 def wal_folder_below(site: Site) -> None:
     site.wal(1).unlink()
     site.wal(1).mkdir()
@@ -224,14 +224,14 @@ def wal_entry_cut_below_a_fence(site: Site) -> None:
     site.put_entry(encode_fence(writer_epoch=1))
 
 
-@damages(ERROR, "wal", "was complete once, and is torn")
+@damages(ERROR, "wal", "was complete before, but is torn")
 def noted_wal_entry_cut(site: Site) -> None:
     last = max(Wal(site.store, site.region).positions())
     site.commit(wal_entry_position_last_seen=last)
     newest_wal_entry_cut(site)
 
 
-@damages(ERROR, "checkpoints", "a WAL entry that it holds can't be read")
+@damages(ERROR, "checkpoints", "a WAL entry that it retains can't be read")
 def checkpointed_wal_entry_cut(site: Site) -> None:
     site.wal(2).unlink()
     site.wal(1).write_bytes(b"")
@@ -268,7 +268,7 @@ def fence_cut_below_a_gap(site: Site) -> None:
     site.file(paths.wal_path(site.region, 2)).unlink()
 
 
-@damages(ERROR, "wal", "position 99 was seen once, and is missing")
+@damages(ERROR, "wal", "position 99 was seen before, but is missing")
 def wal_end_lost(site: Site) -> None:
     site.commit(wal_entry_position_last_seen=99)
 
@@ -278,7 +278,7 @@ def flushed_entry_lost(site: Site) -> None:
     site.wal(0).unlink()
 
 
-@damages(ERROR, "wal", "is of writer epoch 99")
+@damages(ERROR, "wal", "has writer epoch 99")
 def wal_ahead_of_manifest(site: Site) -> None:
     site.put_entry(encode_fence(writer_epoch=99))
 
@@ -366,7 +366,7 @@ def bloom_blank(site: Site) -> None:
     path.write_bytes(bytes(len(path.read_bytes())))
 
 
-@damages(ERROR, "generations", "does not know")
+@damages(ERROR, "generations", "the bloom filter lacks")
 def bloom_of_another_key(site: Site) -> None:
     other = BloomFilter.build(np.array([1], np.uint64)).data
     (site.generation(2) / "bloom_filter.bin").write_bytes(other)
@@ -426,7 +426,7 @@ def native_btree_data_lost(site: Site) -> None:
     (site.generation(2) / "_pk_index/page_data.lance").unlink()
 
 
-@damages(ERROR, "generations", "has other keys in its pages than it says")
+@damages(ERROR, "generations", "has other keys in its pages than its lookup table says")
 def btree_lookup_of_other_rows(site: Site) -> None:
     page = "_pk_index/page_lookup.lance"
     shutil.copyfile(site.generation(3) / page, site.generation(2) / page)
@@ -435,7 +435,7 @@ def btree_lookup_of_other_rows(site: Site) -> None:
 # Keys
 
 
-@damages(ERROR, "base keys", "2 keys are there more than once, such as {'id': 0}")
+@damages(ERROR, "base keys", "2 keys occur more than once, such as {'id': 0}")
 def key_twice_in_the_base(site: Site) -> None:
     dataset = lance.dataset(site.uri)
     lance.write_dataset(rows(0, 1, 9).cast(dataset.schema), dataset, mode="append")
@@ -480,7 +480,7 @@ def progress_ahead(site: Site) -> None:
     site.details(merged_generations=dict.fromkeys(manifests(site.uri), 50))
 
 
-@damages(ERROR, "merge progress", "was merged, and the region is gone")
+@damages(ERROR, "merge progress", "was merged, but the region is gone")
 def progress_of_nothing(site: Site) -> None:
     site.details(merged_generations={**dict.fromkeys(manifests(site.uri), 1), uuid4(): 3})
 
@@ -490,7 +490,7 @@ def progress_erased(site: Site) -> None:
     site.details(merged_generations={})
 
 
-@damages(ERROR, "merge progress", "and those up to 2 were collected")
+@damages(ERROR, "merge progress", "but those up to 2 were collected")
 def restored_below_the_floor(site: Site) -> None:
     raise_watermarks(site.store, {site.region: Watermark(generation=2)})
 
@@ -505,7 +505,7 @@ def snapshot_damaged(site: Site) -> None:
     site.details(inline_snapshots=b"x" * 100)
 
 
-@damages(ERROR, "region snapshots", "is recorded, and its folder is gone")
+@damages(ERROR, "region snapshots", "is recorded, but its folder is gone")
 def region_lost(site: Site) -> None:
     site.details(merged_generations={})
     shutil.rmtree(site.file(paths.region_folder(site.region)))
@@ -516,13 +516,13 @@ def snapshot_file_lost(site: Site) -> None:
     site.details(inline_snapshots=None)
 
 
-@damages(WARNING, "region snapshots", "can't be read as it was: ")
+@damages(WARNING, "region snapshots", "can't be read in its recorded state: ")
 def snapshot_of_an_old_version_damaged(site: Site) -> None:
     site.details(inline_snapshots=b"x" * 100)
     mw.open_table(site.uri).snapshot_regions()
 
 
-@damages(WARNING, "region snapshots", "can't be read as it was")
+@damages(WARNING, "region snapshots", "can't be read in its recorded state")
 def generation_of_an_old_version_lost(site: Site) -> None:
     lost = site.generation(3)
     mw.open_table(site.uri).merge()
@@ -550,7 +550,7 @@ def checkpointed_version_lost(site: Site) -> None:
     lance.dataset(site.uri).cleanup_old_versions(older_than=NOW, delete_unverified=True)
 
 
-@damages(ERROR, "checkpoints", "files that it holds are missing: WAL entries")
+@damages(ERROR, "checkpoints", "files that it retains are missing: WAL entries")
 def checkpointed_entry_lost(site: Site) -> None:
     mw.open_table(site.uri).merge()
     with mw.open_table(site.uri).writer() as writer:
@@ -713,7 +713,7 @@ def test_keys_that_are_too_many_to_be_looked_at_at_once_are_all_compared(
     within(KeysInMemory.set(nbytes=16))
     key_twice_in_the_base(site)
     (found,) = (one for one in mw.open_table(site.uri).check() if one.check == "base keys")
-    assert found.what.startswith("2 keys are there more than once")
+    assert found.what.startswith("2 keys occur more than once")
 
 
 def test_a_composite_key_is_checked(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ ANALYZERS: dict[str, dict[str, dict[str, Any]]] = {
 }
 TEXTS = ("tree", "the trees", "Trees", "log", "logs", "the log", "a tree", "logging trees")
 WORDS = ("tree", "trees", "log", "the log", "logs")
-REFUSED = "is for WHERE|would reach columns of two"
+REFUSED = "is for WHERE|would also reach a joined table"
 
 
 @pytest.fixture(scope="module")

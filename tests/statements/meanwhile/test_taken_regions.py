@@ -102,7 +102,7 @@ def test_others_who_take_its_regions_each_time_end_it(
     table: mw.Table, ctx: datafusion.SessionContext, take: Take
 ) -> None:
     taken = take({1: 20, 2: 30}, inf)
-    with pytest.raises(mw.RetryError, match="nothing of it was written, run it again"):
+    with pytest.raises(mw.RetryError, match="nothing was written, run it again"):
         mw.sql(ctx, STATEMENTS[0])
     assert len(taken) == ATTEMPTS
     assert live(table) == {1: 20, 2: 30}

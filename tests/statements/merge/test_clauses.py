@@ -109,7 +109,7 @@ def test_counts_say_what_was_done(table: mw.Table, ctx: datafusion.SessionContex
         ("USING s ON t.id = s.column2 WHEN NOT MATCHED THEN INSERT (n, n) VALUES (1, 2)",
          "given twice, at line 1, column 75"),
         ("USING s ON t.id = s.column2 WHEN NOT MATCHED THEN INSERT (n) VALUES (1, 2)",
-         "2 values for 1 columns"),
+         "2 values are given for 1 columns"),
         ("USING s ON t.id = s.column2 WHEN NOT MATCHED THEN UPDATE SET n = 1", "INSERT or DO"),
         ("USING s ON t.id = s.column2 WHEN MATCHED THEN INSERT *", "UPDATE, DELETE or DO"),
         ("USING s ON t.id = s.column2 WHEN MATCHED THEN DELETE WHEN MATCHED THEN DO NOTHING",
@@ -117,7 +117,7 @@ def test_counts_say_what_was_done(table: mw.Table, ctx: datafusion.SessionContex
         ("USING s ON t.id = s.column2", "WHEN .* is missing"),
         ("USING s WHEN MATCHED THEN DELETE", "ON must stand here|ON|WHEN"),
         ("USING s ON WHEN MATCHED THEN DELETE", "an expression|WHEN"),
-        ("USING t ON true WHEN MATCHED THEN DELETE", "another name"),
+        ("USING t ON true WHEN MATCHED THEN DELETE", "name that differs"),
         ("USING s ON t.id = s.column2 WHEN MATCHED THEN DELETE RETURNING nope", "nope"),
     ],
 )  # fmt: skip

@@ -166,7 +166,7 @@ def test_statements_compare_a_table_with_its_past(
         ("SELECT * FROM t AS a VERSION AS OF 1", "Expected|AS OF must follow"),
         ("SELECT * FROM (SELECT 1) VERSION AS OF 1", "AS OF must follow.*column 26: 'VERSION'"),
         ("WITH w AS (SELECT 1) SELECT * FROM w FOR VERSION AS OF 1", "AS OF must.*'FOR'"),
-        ("SELECT * FROM other VERSION AS OF 1", "no MemWAL table"),
+        ("SELECT * FROM other VERSION AS OF 1", "not a MemWAL table"),
         ("SELECT * FROM t VERSION AS OF 99", "99"),
         ("SELECT * FROM t VERSION AS OF 1.5", "1.5"),
         ("SELECT * FROM t VERSION AS OF NULL", "expression in parentheses"),

@@ -107,7 +107,7 @@ def test_a_text_that_is_no_vector_is_an_error_with_its_place(
     for given, used in ((f"'{text}'", {}), ("$q", {"q": text})):
         if operator == "<=>" and given != "$q" and not text.startswith("["):
             continue  # equality with NULLs, to DataFusion, but for the column beside it
-        with pytest.raises(mw.InvalidCallError, match=r"not a vector, as '\[0.5, 1\]' is, at"):
+        with pytest.raises(mw.InvalidCallError, match=r"not a vector, such as '\[0.5, 1\]', at"):
             mw.sql(session, f"SELECT v {operator} {given} FROM t", **used)
 
 

@@ -62,7 +62,7 @@ def test_arguments_may_be_named_and_parameters(
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        ("vector_search('t', column => 'v', [1, 2])", "without a name.*column 49"),
+        ("vector_search('t', column => 'v', [1, 2])", "positional argument.*column 49"),
         ("vector_search('t', 'v', column => 'v', vector => [1, 2])", "given twice, at"),
         ("vector_search('t', 'v', k => 3)", "the argument vector is missing"),
         ("vector_search('t', 'v', vector => )", "found: =>"),

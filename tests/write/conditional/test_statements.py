@@ -227,12 +227,12 @@ def upsert(rows: list[Row] | None = None, **options: Any) -> Call:
         (upsert([{"tenant": "a", "id": 1, "m": 1}]), "no columns ['m']"),
         (upsert([{"tenant": "a", "id": 1}], missing="error"), "lack"),
         (lambda w: w.insert([*ROWS, *ROWS]), "more than once"),
-        (lambda w: w.insert(ROWS), "are there"),
+        (lambda w: w.insert(ROWS), "keys to insert exist"),
         (lambda w: w.insert([{"tenant": "z", "id": 1}]), "lack"),
         (lambda w: w.delete([("a", 1)], when="n > 1"), "n > 1"),
         (lambda w: w.delete_where("m > 1"), "m"),
         (lambda w: w.delete_where(None), "None"),
-        (lambda w: w.update({}), "no column"),
+        (lambda w: w.update({}), "name the columns"),
         (lambda w: w.update({"n": "m"}), "m"),
         (lambda w: w.update({"tenant": "'x'"}), "primary key"),
         (lambda w: w.update({"n": "1"}, where="n >"), "n >"),
@@ -365,7 +365,7 @@ def test_regions_given_by_hand_take_whole_rows_alone(uri: str, call: Call) -> No
     table = mw.create_table(uri, SCHEMA, primary_key=KEY, regions=mw.manual())
     with table.writer(region="one") as one, table.writer(region="two") as two:
         one.upsert(ROWS)
-        with pytest.raises(mw.UnsupportedError, match="given by hand"):
+        with pytest.raises(mw.UnsupportedError, match="are manual"):
             call(two)
         two.upsert([{"tenant": "z", "id": 1}], missing="null")
     assert table.count_rows() == 3

@@ -78,7 +78,7 @@ def test_an_error_says_which_regions_have_rows_of_a_call_that_changes_them_twice
     assert isinstance(raised.value, mw.PartlyWrittenError)
     assert raised.value.regions == tuple(regions[f"id={key}"] for key in written)
     assert all(str(one) in str(raised.value) for one in raised.value.regions)
-    assert "before you make the call again" in str(raised.value)
+    assert "before you repeat the call" in str(raised.value)
 
 
 def test_the_first_rows_of_one_region_are_a_part_too(

@@ -139,7 +139,7 @@ NO_JSON = {
     "a word": ("nope", "row 1"),
     "nothing": ("", "row 1"),
     "not a number": ('{"a": NaN}', "NaN"),
-    "a name twice": ('{"a": {"b": 1, "b": 2}}', "twice"),
+    "a name twice": ('{"a": {"b": 1, "b": 2}}', "repeats a name"),
     "too deep": ("[" * 5000 + "]" * 5000, "deep"),
 }
 
