@@ -24,8 +24,8 @@ use crate::mount::partition::batches;
 use crate::python::arrow_bridge::{ArrowStream, schema_from_python};
 use crate::python::errors::with_python;
 
-/// The request to a table: the rows that may be among the first `k` by a distance of one of its
-/// columns to a vector. The greatest product is the nearest, else the least distance.
+/// The request to a table for rows that may be among the first `k` by the distance of one of its
+/// columns to a vector. For products the greatest is the nearest, otherwise the least distance.
 pub struct Nearest {
     pub column: String,
     pub metric: &'static str,
@@ -35,8 +35,8 @@ pub struct Nearest {
     pub nulls_first: bool,
 }
 
-/// One node of a mounted tree. The tree's shape is fixed: what EXPLAIN shows is what the Python
-/// nodes run among themselves, and only the root streams through DataFusion.
+/// One node of a mounted tree. The tree's shape is fixed: EXPLAIN shows the nodes that Python runs
+/// among themselves, and only the root streams through DataFusion.
 pub struct MountedExec {
     provider: Option<Arc<Held>>,
     /// The result of the provider's `scan`, if that has `nearest`.
@@ -50,14 +50,14 @@ pub struct MountedExec {
 
 impl MountedExec {
     /// Mount a Python node with `schema`, `partitions`, `children`, `label()`, `statistics`,
-    /// `metrics` and `execute(partition)`, or what has one as `node`: a scan of `provider`.
+    /// `metrics` and `execute(partition)`, or an object with a `node`: a scan of `provider`.
     pub fn mount(scan: &Bound<'_, PyAny>, provider: &Arc<Held>) -> PyResult<Arc<Self>> {
         let orders = scan.hasattr("nearest")?;
         let node = &if orders { scan.getattr("node")? } else { scan.clone() };
         let schema = schema_from_python(&node.getattr("schema")?)?;
         let partitions = node.getattr("partitions")?.extract()?;
-        // Nobody asks the nodes below the root for rows: they are there to be seen. So they share
-        // properties that cost nothing to hand over.
+        // Nobody asks the nodes below the root for rows: they are only shown. So they share
+        // properties that are cheap to hand over.
         let unused = properties(Arc::new(Schema::empty()), 1);
         let root = Self::with_properties(node, &properties(schema, partitions), &unused)?;
         let scan = orders.then(|| Held::new(scan.clone()));
@@ -122,7 +122,7 @@ impl MountedExec {
         })
     }
 
-    /// Whether conditions of this scan have a meaning of its own: see `check_beside`.
+    /// Whether conditions mean something else in other scans: see `check_beside`.
     pub fn matches_texts(&self) -> Result<bool> {
         let Some(scan) = &self.scan else {
             return Ok(false);

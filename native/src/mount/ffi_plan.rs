@@ -22,8 +22,8 @@ use crate::host::runtime::{no_session, runtime};
 use crate::mount::exec::MountedExec;
 use crate::python::errors::guarded;
 
-/// `plan` as what a table provider's scan returns: DataFusion's export of a foreign plan hands
-/// out this very table of functions.
+/// `plan` as the result of a table provider's scan: DataFusion's export of a foreign plan hands out
+/// this very table of functions.
 pub fn lean_plan(plan: Arc<MountedExec>) -> Result<Arc<dyn ExecutionPlan>> {
     Ok(Arc::new(ForeignExecutionPlan::try_from(make_lean(plan))?))
 }

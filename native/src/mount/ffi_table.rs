@@ -65,8 +65,8 @@ struct Layout {
     library_marker_id: *const c_void,
 }
 
-/// The fields of the session that a scan is given: the fourteen functions that a plain scan never
-/// calls, the codecs, and what a value of it needs to be handed on or dropped.
+/// The fields of the session of a scan: the fourteen functions that a plain scan never calls, the
+/// codecs, and the fields needed to hand a value on or drop it.
 #[repr(C)]
 struct Session {
     functions: [*const c_void; 14],
@@ -107,8 +107,8 @@ struct Replaced {
 static REPLACED: OnceLock<Replaced> = OnceLock::new();
 static QUICK: AtomicBool = AtomicBool::new(false);
 
-/// Whether tables that are mounted from now on get the quick functions: only where the host is of
-/// the version whose layouts are repeated here. Returns what it was before.
+/// Whether tables that are mounted from now on get the quick functions: only if the host has the
+/// version whose layouts are repeated here. Returns the previous value.
 #[pyfunction]
 pub fn quick_tables(quick: bool) -> bool {
     QUICK.swap(quick, Ordering::Relaxed)
@@ -196,7 +196,7 @@ unsafe extern "C" fn scan(
     .into_ffi()
 }
 
-/// A `LogicalExprList` whose elements stay as they are.
+/// A `LogicalExprList` whose elements stay encoded.
 #[derive(Message)]
 struct Undecoded {
     #[prost(bytes = "vec", repeated, tag = "1")]

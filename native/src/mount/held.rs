@@ -1,7 +1,7 @@
 //! Python objects that plans and streams own.
 //!
-//! The host drops these in threads of its own, which must not wait for the interpreter: who has it
-//! may wait for them. So one of our threads lets go of the objects, soon.
+//! The host drops these in threads of its own, which must not wait for the interpreter: its holder
+//! may wait for them. So a thread of this library drops the objects, soon.
 
 use std::mem::ManuallyDrop;
 use std::sync::Mutex;
@@ -45,14 +45,14 @@ impl<T> Drop for Held<T> {
             return;
         };
         dropped.push(object);
-        // If others are there already, the call that they have started drops this one too.
+        // If there are objects already, the call that they have started drops this one too.
         if dropped.len() == 1 {
             let _ = guarded(|| runtime().map(|runtime| runtime.spawn_blocking(let_go)));
         }
     }
 }
 
-/// Nothing is let go when the interpreter is exiting.
+/// Nothing is dropped when the interpreter is exiting.
 fn let_go() {
     sleep(PAUSE);
     let _ = with_python(|py| {

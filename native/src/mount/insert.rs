@@ -32,10 +32,10 @@ const NAME: &str = "UpsertExec";
 
 /// Yields one row with one column, `count`: the rows written.
 ///
-/// The order of the rows decides which of two equal keys is the newer one, but a foreign plan
-/// can't tell the optimizer what its input must keep: it would drop an ORDER BY and deal the rows
-/// out to several partitions. So the input is optimized as a plan of its own, without the dealing
-/// out, and stays as it is.
+/// The order of the rows decides which of two equal keys is newer, but a foreign plan can't tell
+/// the optimizer what its input must keep: it would drop an ORDER BY and deal the rows out to
+/// several partitions. So the input is optimized as a separate plan that may not do that, and stays
+/// so.
 pub struct UpsertExec {
     provider: Arc<Held>,
     input: Arc<dyn ExecutionPlan>,

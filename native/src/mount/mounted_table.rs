@@ -14,7 +14,7 @@ use crate::mount::provider::PythonTable;
 use crate::python::arrow_bridge::schema_from_python;
 use crate::python::errors::python_error;
 
-/// What `SessionContext.register_table` takes: a Python provider with
+/// The argument of `SessionContext.register_table`: a Python provider with
 ///
 /// * `schema`, an Arrow schema, read once,
 /// * `supports_filters_pushdown(filters: list[Predicate]) -> list[str]`, each answer `"exact"`,

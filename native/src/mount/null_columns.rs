@@ -1,8 +1,8 @@
-//! Columns of which the plan of an INSERT shows that they are NULL in every row.
+//! Columns that the plan of an INSERT shows to be NULL in every row.
 //!
-//! INSERT with a list of columns comes with NULLs for all the others: DataFusion puts a projection
-//! with these literals on top of the query. A NULL that stands in the SELECT itself ends up in the
-//! same projection, so the two can't be told apart; those in VALUES stay below it.
+//! INSERT with a list of columns has NULLs for all others: DataFusion puts a projection with these
+//! literals on top of the query. A NULL in the SELECT itself ends up in the same projection, so the
+//! two can't be told apart; those in VALUES stay below it.
 
 use std::sync::Arc;
 

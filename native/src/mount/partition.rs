@@ -1,8 +1,8 @@
 //! The rows of one partition of a Python node.
 //!
-//! Python nodes block, so they run in threads that may. A node runs ahead of its consumer while there
-//! is room, then it gives its thread back: a consumer that reads on late, or never, holds none of
-//! those that all queries of the process share.
+//! Python nodes block, so they run in threads that may. A node runs ahead of its consumer while
+//! there is room, then it gives its thread back: a consumer that reads on late, or never, holds no
+//! thread that all queries of the process share.
 
 use std::mem::take;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -70,7 +70,7 @@ impl Producer {
     fn run(mut self, parked: &Parked) {
         while !self.to.is_closed() {
             {
-                // Whoever makes room wakes the parked producer afterwards.
+                // A consumer that makes room wakes the parked producer afterwards.
                 let mut parked = parked.lock().unwrap_or_else(PoisonError::into_inner);
                 if self.to.capacity() == 0 {
                     *parked = Some(self);

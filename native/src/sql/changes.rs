@@ -1,4 +1,4 @@
-//! Statements that change rows, as they are written.
+//! Reads statements that change rows.
 
 use std::sync::Arc;
 
@@ -126,7 +126,7 @@ impl Reader {
         })
     }
 
-    /// The table that is changed, and its other name.
+    /// The table that is changed, and its alias.
     fn target(&mut self, clauses: &[Keyword]) -> Parsed<(Reference, Option<String>)> {
         let target = self.reference()?;
         let ends =
@@ -200,7 +200,7 @@ impl Reader {
         Ok(Assignment { column, value: self.expression()? })
     }
 
-    /// Whether the parenthesis that stands here is that of a query.
+    /// Whether the parenthesis at this token opens a query.
     fn opens_query(&self) -> bool {
         match &self.parser.peek_nth_token_ref(1).token {
             Token::LParen => true,
@@ -209,7 +209,7 @@ impl Reader {
         }
     }
 
-    /// The cells of VALUES, which may stand in parentheses; None, with nothing taken, for another
+    /// The cells of VALUES, which may be in parentheses; None, with nothing taken, for another
     /// query.
     fn rows(&mut self) -> Parsed<Option<Vec<Vec<Cell>>>> {
         let mut open = 0;
@@ -288,7 +288,7 @@ impl Reader {
         Ok(Some(Conflict { start, key, sets, condition }))
     }
 
-    /// What the columns of a table of FROM go by.
+    /// The name that qualifies the columns of a table in FROM.
     fn name_of(&self, factor: &TableFactor) -> Option<String> {
         let (name, alias) = match factor {
             TableFactor::Table { name, alias, .. } => (Some(name), alias),
@@ -420,10 +420,10 @@ fn is_enclosed(tokens: &[TokenWithSpan]) -> bool {
     false
 }
 
-/// Numbers of more digits may be no int64, or no decimals that go together.
+/// Numbers with more digits may not be int64, or not decimals of one type.
 const DIGITS: usize = 18;
 
-/// What the type of a literal follows from, and of a list of literals; None for all else.
+/// The kind that determines the type of a literal or of a list of literals; None for others.
 fn kind(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Value(value) => literal(&value.value).map(str::to_owned),

@@ -1,4 +1,4 @@
-//! Statements that make, change and drop tables and indexes, as they are written.
+//! Reads statements that create, change and drop tables and indexes.
 
 use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::parser::ParserError;
@@ -10,7 +10,7 @@ use crate::sql::tree::{Expression, Part, Reference, shown};
 
 shown!(AlterTable, CreateIndex, CreateTable, DropIndex, Named);
 
-/// What is written in the place of columns: a column, or `PRIMARY KEY (columns)`, which has no name.
+/// An element of a list of columns: a column, or `PRIMARY KEY (columns)`, which has no name.
 #[pyclass(frozen, get_all, skip_from_py_object, module = "memwal_native")]
 #[derive(Clone, Debug)]
 pub struct Column {
@@ -18,15 +18,15 @@ pub struct Column {
     pub name: Option<String>,
     /// The type and NOT NULL.
     pub kind: String,
-    /// The names of the primary key that it says.
+    /// The columns of its primary key.
     pub key: Vec<String>,
 }
 
 /// A text in quotes, or the name of a parameter.
 pub type Literal = (String, bool);
 
-/// CREATE TABLE. `location`, `options` and what they have are texts or parameters; `error` is what
-/// no table of this package has, and its place.
+/// CREATE TABLE. `location`, `options` and their values are texts or parameters; `error` is a
+/// clause that no table of this package has, and its place.
 #[pyclass(frozen, get_all, skip_from_py_object, module = "memwal_native")]
 #[derive(Clone, Debug, Default)]
 pub struct CreateTable {
@@ -38,7 +38,7 @@ pub struct CreateTable {
     pub columns_start: usize,
     /// Whether it says `USING memwal`, `STORED AS MEMWAL` or, unless it is external, LOCATION.
     pub is_ours: bool,
-    /// Where PRIMARY KEY stands among the columns.
+    /// The place of PRIMARY KEY among the columns.
     pub key_start: Option<usize>,
     pub regions: Option<String>,
     pub location: Option<Literal>,
@@ -55,7 +55,7 @@ pub struct Named {
     pub kind: &'static str,
     pub lenient: bool,
     pub name: Reference,
-    /// What follows it, if something does.
+    /// The place of further tokens, if any.
     pub rest: Option<usize>,
 }
 
@@ -116,7 +116,7 @@ const REFUSED: [(&str, &str); 14] = [
     ("BIGSERIAL", BY_WRITERS),
     ("SMALLSERIAL", BY_WRITERS),
 ];
-/// The types whose numbers in parentheses count; DataFusion takes and forgets those of others.
+/// The types whose numbers in parentheses count; DataFusion ignores those of other types.
 const MEASURED: [&str; 4] = ["DECIMAL", "NUMERIC", "TIMESTAMP", "TIMESTAMPTZ"];
 
 const IF_EXISTS: [Keyword; 2] = [Keyword::IF, Keyword::EXISTS];
@@ -167,7 +167,7 @@ impl Reader {
         }
     }
 
-    /// What other databases have behind a column's name.
+    /// Constraints of other databases after a column's name.
     fn refuse_options(&self) -> Parsed<()> {
         for (word, remedy) in REFUSED {
             if self.is_at_word(word) {
@@ -208,7 +208,7 @@ impl Reader {
         Ok(columns)
     }
 
-    /// What follows the opening parenthesis that stands here, up to the one that closes it.
+    /// The text from the opening parenthesis at this token to the one that closes it.
     fn skip_parentheses(&mut self) -> Parsed<Part> {
         self.parser.expect_token(&Token::LParen)?;
         let start = self.start();
@@ -265,7 +265,7 @@ impl Reader {
         Ok(table)
     }
 
-    /// Where PRIMARY KEY stands in a part that can't be read as columns.
+    /// The place of PRIMARY KEY in a part that can't be read as columns.
     fn key_among(&self, part: &Part) -> Option<usize> {
         (0..self.parser.index())
             .map(|index| self.parser.token_at(index))
@@ -366,7 +366,7 @@ impl Reader {
         Ok((name, self.literal()?, start))
     }
 
-    /// Region fields as text; a column by itself is a region for each of its values.
+    /// Region fields as text; a column alone is a region for each of its values.
     fn regions(&mut self) -> Parsed<String> {
         self.parser.expect_token(&Token::LParen)?;
         let fields = self.list(|reader| {

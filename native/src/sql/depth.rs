@@ -1,8 +1,8 @@
-//! How deep the tree of SQL text can get, counted over its tokens.
+//! The depth that the tree of SQL text may have, counted over its tokens.
 //!
-//! The parser bounds what nests by brackets and prefixes. What follows in a row, as `a OR b OR c`,
-//! it makes as deep a tree of: whatever walks or drops that by recursion overruns the stack, which
-//! ends the process, and some of the planner's work is cubic or worse in the depth.
+//! The parser limits nesting by brackets and prefixes. But of operators in a row, such as `a OR b
+//! OR c`, it makes a tree just as deep: recursive code that walks or drops it overruns the stack,
+//! which ends the process, and some of the planner's work is cubic or worse in the depth.
 
 use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -13,10 +13,10 @@ use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 /// the time of all before: 0.5 s for 12.
 const DEEPEST: usize = 500;
 
-/// What a bracket adds to what is in it.
+/// The depth that a bracket adds to its contents.
 const BRACKET: usize = 4;
 
-/// What an operator is, from what binds least: all that is between two operators of a rank is in the
+/// The rank of an operator, from the loosest: everything between two operators of a rank is in the
 /// tree below them.
 #[derive(Clone, Copy, PartialEq)]
 enum Rank {
@@ -99,7 +99,7 @@ fn is_keyword(token: &Token, keywords: &[Keyword]) -> bool {
     matches!(token, Token::Word(word) if keywords.contains(&word.keyword))
 }
 
-/// What stands between two brackets, as far as it is read.
+/// The tokens read so far between two brackets.
 #[derive(Clone, Default)]
 struct Level {
     ranks: [Steps; RANKS],
@@ -111,7 +111,7 @@ struct Level {
 
 #[derive(Clone, Copy, Default)]
 struct Steps {
-    /// Of the operators of this rank since the last one of a lower rank.
+    /// The number of operators of this rank since the last one of a lower rank.
     own: usize,
     /// The deepest tree between two of these.
     below: usize,
@@ -189,7 +189,7 @@ impl Level {
         level
     }
 
-    /// That of the tree, as far as it consists of operators from a rank on.
+    /// The depth of the tree, as far as it consists of operators from a rank on.
     fn depth(&self, rank: usize) -> usize {
         let from_inner = self.ranks[rank..].iter().rev();
         from_inner.fold(0, |inner, steps| steps.own + inner.max(steps.below))

@@ -1,4 +1,4 @@
-//! The distance operators of pgvector, which the parser reads otherwise or not at all.
+//! The distance operators of pgvector, which the parser reads differently or not at all.
 
 use std::sync::Arc;
 
@@ -32,8 +32,8 @@ pub struct Operand {
     pub value: String,
 }
 
-/// The tokens with one token in place of `<->` and `<#>`, which binds as a distance does: less than
-/// arithmetic, and more than comparisons. The places of all operators with what they are.
+/// The tokens with one token in place of `<->` and `<#>` that binds like a distance: less than
+/// arithmetic, and more than comparisons. Also the places and kinds of all operators.
 pub fn as_operators(
     source: &Source,
     tokens: Vec<TokenWithSpan>,
@@ -87,7 +87,7 @@ fn up_to_comma(tokens: &[TokenWithSpan]) -> &[TokenWithSpan] {
     tokens
 }
 
-/// Words that no operand begins with: parentheses after them are not those of a call.
+/// Words that no operand begins with: parentheses after them do not belong to a call.
 const NO_OPERANDS: [Keyword; 30] = [
     Keyword::ALL,
     Keyword::AND,

@@ -1,4 +1,4 @@
-//! `x NOT IN (SELECT ...)` where DataFusion 55 forgets the NULLs that the subquery has.
+//! Finds `x NOT IN (SELECT ...)` for which DataFusion 55 ignores NULLs of the subquery.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -11,12 +11,12 @@ use crate::sql::tables::normal;
 
 /// The conditions of a query in which DataFusion takes an unknown membership for a known one.
 ///
-/// Right are `IN` but below NOT, IS NULL and the like, and `NOT IN` as a conjunct of its own of a
-/// WHERE, with a column on its left and a subquery that names no table around it.
+/// DataFusion is right for `IN`, except below NOT, IS NULL and the like, and for `NOT IN` as a
+/// conjunct of a WHERE, with a column on its left and a subquery that names no outer table.
 #[derive(Default)]
 pub struct Misread {
     pub found: Vec<String>,
-    /// The addresses of expressions that are right where they stand.
+    /// The addresses of expressions that are right in their places.
     right: HashSet<*const Expr>,
 }
 
@@ -85,7 +85,7 @@ fn is_right(value: &Expr, subquery: &Query) -> bool {
     Names::of(value).columns && !Names::of(subquery).leads_out()
 }
 
-/// What stands in a part of a query.
+/// The expressions in a part of a query.
 #[derive(Default)]
 struct Names {
     depth: usize,

@@ -1,4 +1,4 @@
-//! SQL text: the parser of DataFusion, and statements that DataFusion has not.
+//! SQL text: the parser of DataFusion, and statements that DataFusion does not have.
 
 mod changes;
 pub mod definitions;

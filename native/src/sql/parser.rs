@@ -27,10 +27,10 @@ const TOO_DEEP: &str = "the text nests too deep: it has too many operators in a 
 const OTHER_DIALECT: &str = "statements are read in DataFusion's default dialect: set the session's \
     datafusion.sql_parser.dialect to 'generic', as it is";
 
-/// How a session reads SQL: in the default dialect, with names that are not quoted in lower case or
-/// as they are. Without a session, as DataFusion does by default.
+/// The way a session reads SQL: in the default dialect, with unquoted names in lower case or
+/// unchanged. Without a session, DataFusion's defaults.
 ///
-/// Its `recursion_limit` is not taken over: nothing here keeps deeper texts off the end of a stack.
+/// Its `recursion_limit` is not used: nothing here keeps deeper texts from overrunning a stack.
 #[pyclass(frozen, module = "memwal_native")]
 pub struct SqlParser {
     normalizes: bool,
@@ -57,8 +57,8 @@ impl SqlParser {
         self.normalizes
     }
 
-    /// Raises ValueError, with the place, for a quote or comment that does not end, and for a text
-    /// that is too deep.
+    /// Raises ValueError, with the place, for an unterminated quote or comment, and for a text that
+    /// nests too deep.
     #[staticmethod]
     fn tokens(sql: &str) -> PyResult<Vec<Found>> {
         let tokens = read(sql)?.map_err(|error| PyValueError::new_err(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! The queries of a text: the tables that they read, as they are now or as they were, and searches.
+//! The queries of a text: the tables that they read, at which time, and searches.
 
 use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -37,7 +37,7 @@ pub struct Argument {
     pub name: Option<String>,
     pub text: String,
     pub start: usize,
-    /// What it is, if it is a text alone.
+    /// Its text, if it is a string literal.
     pub string: Option<String>,
     /// The parameters in it: their names, and their places in its text.
     pub parameters: Vec<(String, usize, usize)>,
@@ -105,7 +105,7 @@ pub fn without_past(
     (left.map(|(_, token)| token).collect(), clauses)
 }
 
-/// The last token of a value: a literal, a parameter, or what stands in parentheses.
+/// The last token of a value: a literal, a parameter, or an expression in parentheses.
 fn value_end<'a>(
     at: &impl Fn(usize) -> Option<&'a TokenWithSpan>,
     mut place: usize,
@@ -140,7 +140,7 @@ fn closing<'a>(at: &impl Fn(usize) -> Option<&'a TokenWithSpan>, place: usize) -
     None
 }
 
-/// What is wrong with a clause of the past in a text that can't be parsed, and its place.
+/// The error of a clause of the past in a text that can't be parsed, and its place.
 pub fn misread_past(source: &Source, tokens: &[TokenWithSpan]) -> Option<(&'static str, usize)> {
     let tokens: Vec<&TokenWithSpan> = tokens.iter().filter(|token| !is_blank(token)).collect();
     let at = |place: usize| tokens.get(place).copied();

@@ -1,4 +1,4 @@
-//! sqlparser's parser, and where in the text stands what it takes.
+//! sqlparser's parser, with the places in the text of the tokens that it takes.
 
 use std::sync::Arc;
 
@@ -16,17 +16,17 @@ pub type Parsed<T> = std::result::Result<T, ParserError>;
 
 static DIALECT: GenericDialect = GenericDialect {};
 
-/// How much an operator binds.
+/// The precedence of an operator.
 pub fn precedence(of: Precedence) -> u8 {
     DIALECT.prec_value(of)
 }
 
-/// A text, of which parts are sliced by the places of their characters.
+/// A text that is sliced by the places of its characters.
 #[derive(Debug)]
 pub struct Source {
     text: String,
     lines: Lines,
-    /// Where each character begins in bytes; empty for a text of ASCII.
+    /// The byte at which each character begins; empty for ASCII text.
     bytes: Vec<usize>,
     length: usize,
     normalizes: bool,
@@ -65,7 +65,7 @@ impl Source {
         self.length
     }
 
-    /// Where a name stands: its first character, and the place after its last one.
+    /// The place of a name: its first character, and the place after its last one.
     pub fn span(&self, name: &[Ident]) -> Option<(usize, usize)> {
         let (first, last) = (name.first()?, name.last()?);
         Some((self.lines.place(first.span.start), self.lines.place(last.span.end)))
@@ -90,7 +90,7 @@ impl Source {
 pub struct Reader {
     pub parser: Parser<'static>,
     pub source: Arc<Source>,
-    /// Where clauses AS OF, which are no tokens here, begin after a token, and where they end.
+    /// The AS OF clauses, which are not among the tokens: the token before each, and where it ends.
     pub pasts: Vec<(usize, usize)>,
 }
 
@@ -115,7 +115,7 @@ impl Reader {
         }
     }
 
-    /// What was taken from a place on, with a clause AS OF behind it.
+    /// The text taken from a place on, with an AS OF clause after it.
     pub fn part_from(&self, start: usize) -> Part {
         let last = self.end();
         let past = self.pasts.iter().find(|(after, _)| *after == last);
@@ -137,7 +137,7 @@ impl Reader {
         Ok(Expression { part, expr: Arc::new(expr), source: Arc::clone(&self.source) })
     }
 
-    /// The name of a table or a column, with what stands before it.
+    /// The name of a table or a column, with its qualifiers.
     pub fn reference(&mut self) -> Parsed<Reference> {
         let start = self.start();
         let name = self.parser.parse_object_name(false)?;
@@ -162,7 +162,7 @@ impl Reader {
         Ok(references)
     }
 
-    /// What stands between commas, of which there is at least one.
+    /// One or more items between commas.
     pub fn list<T>(&mut self, mut take: impl FnMut(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
         let mut items = vec![take(self)?];
         while self.parser.consume_token(&Token::Comma) {
@@ -207,7 +207,7 @@ impl Reader {
     /// An error, with the place of the next token.
     pub fn refused<T>(&self, message: &str) -> Parsed<T> {
         let place = match self.parser.peek_token_ref().token {
-            Token::EOF => String::new(), // the place after the last token is that of no location
+            Token::EOF => String::new(), // the place after the last token has no location
             _ => self.parser.peek_token_ref().span.start.to_string(),
         };
         Err(ParserError::ParserError(format!("{message}{place}")))

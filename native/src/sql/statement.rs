@@ -31,16 +31,16 @@ pub struct SqlStatement {
     pub cte_names: Vec<String>,
     /// One of the classes of statements; None for queries and all statements that DataFusion reads.
     pub tree: Option<Py<PyAny>>,
-    /// Where the statement begins that EXPLAIN is about, and whether that has ANALYZE.
+    /// The place of the statement in an EXPLAIN, and whether it has ANALYZE.
     pub explained: usize,
     pub analyzes: bool,
     pub pasts: Vec<Past>,
 }
 
-/// The statements of a text that DataFusion reads, and what of it the tables are.
+/// The statements of a text for DataFusion, and the places of their tables.
 #[pyclass(frozen, get_all, skip_from_py_object, module = "memwal_native")]
 pub struct SqlQuery {
-    /// The tables: where each stands, its name, and whether an alias may follow.
+    /// The tables: the place of each, its name, and whether an alias may follow.
     pub tables: Vec<Placed>,
     pub pasts: Vec<Past>,
     pub searches: Vec<Search>,
@@ -181,7 +181,7 @@ impl SqlStatement {
         Ok(())
     }
 
-    /// CREATE, DROP or ALTER; the tree is None for what DataFusion alone has.
+    /// CREATE, DROP or ALTER; the tree is None for a statement that is only DataFusion's.
     fn read_definition(&mut self, py: Python<'_>, reader: &mut Reader) -> Parsed<()> {
         let at = |place: usize, keyword: Keyword| {
             matches!(&reader.parser.peek_nth_token_ref(place).token,

@@ -7,19 +7,19 @@ use datafusion_sql::sqlparser::ast::{Ident, ObjectName, Query, TableFactor, Visi
 
 use crate::sql::reader::Source;
 
-/// (start, end, parts, whether an alias may follow): the places are those of characters.
+/// (start, end, parts, whether an alias may follow): places are in characters.
 pub type Placed = (usize, usize, Vec<String>, bool);
 
-/// The names of tables, without those that stand for a query of a WITH.
+/// The names of tables, without those that mean a query of a WITH.
 pub struct Tables<'a> {
     source: &'a Source,
-    /// Each with whether it stands alone where an alias may follow it.
+    /// Each name, and whether it stands alone so that an alias may follow it.
     names: Vec<(ObjectName, bool)>,
-    /// The address of the name that the visit is about to come to, if it stands so.
+    /// The address of the name that comes next in the visit, if it stands alone.
     alone: Option<*const ObjectName>,
-    /// The queries of WITH that a name may stand for where the visit is.
+    /// The queries of WITH that a name may mean at this point of the visit.
     visible: Vec<String>,
-    /// How many were visible where each query around that place begins.
+    /// The number of visible ones at the beginning of each query around this point.
     before: Vec<usize>,
     /// The name of each query of a WITH, by its address, and whether it sees itself.
     defined: HashMap<*const Query, (String, bool)>,
@@ -37,7 +37,7 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// Where they stand in the text, their parts, and whether an alias may follow there.
+    /// The places of the names, their parts, and whether an alias may follow.
     pub fn placed(self) -> Vec<Placed> {
         let placed = self.names.iter().filter_map(|(table, alone)| {
             let parts: Option<Vec<Ident>> =

@@ -31,7 +31,7 @@ impl Tree {
 
 #[pymethods]
 impl SqlText {
-    /// Whether it calls functions, so that it may mean something else each time it is asked, as
+    /// Whether it calls functions, so that it may mean something else at each evaluation, as
     /// `now()` does.
     fn calls_functions(&self) -> bool {
         self.tree.visit(&mut Calls).is_break()

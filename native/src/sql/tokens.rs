@@ -1,8 +1,8 @@
-//! Where the tokens of SQL text stand in it.
+//! The places of the tokens of SQL text.
 
 use datafusion_sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
-/// (kind, value, start, end): the places are those of characters in the text.
+/// (kind, value, start, end): places are in characters.
 pub type Found = (&'static str, String, usize, usize);
 
 /// The tokens of a text, without blanks and comments.
@@ -31,7 +31,7 @@ fn named(token: Token) -> Option<(&'static str, String)> {
     })
 }
 
-/// Where the lines of a text begin, in characters.
+/// The characters at which the lines of a text begin.
 #[derive(Debug)]
 pub struct Lines(Vec<usize>);
 

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 
 use crate::sql::reader::Source;
 
-/// A tree is shown as text with all that is in it.
+/// Shows a tree as text with all of its fields.
 macro_rules! shown {
     ($($name:ident),*) => {
         $(#[pyo3::pymethods]
@@ -69,13 +69,13 @@ impl Expression {
         self.part.start
     }
 
-    /// The column, with its table, if it is one alone.
+    /// The column, with its table, if the expression is only that.
     #[getter]
     fn column(&self) -> Option<Vec<String>> {
         self.names(&self.expr)
     }
 
-    /// The columns in it, those of its subqueries too.
+    /// The columns in it, including its subqueries'.
     #[getter]
     fn columns(&self) -> Vec<Reference> {
         let mut columns = Vec::new();
@@ -220,8 +220,8 @@ pub struct Update {
     pub returning: Option<Vec<Item>>,
 }
 
-/// INSERT and REPLACE. `mode` is "INSERT", "OVERWRITE" or "REPLACE"; `rows` has the cells of VALUES
-/// alone: the text of each, and the kind of literal it is, "query" or "other".
+/// INSERT and REPLACE. `mode` is "INSERT", "OVERWRITE" or "REPLACE"; `rows` has the cells of a
+/// plain VALUES: the text of each, and the kind of literal, "query" or "other".
 #[pyclass(frozen, get_all, skip_from_py_object, module = "memwal_native")]
 #[derive(Clone, Debug)]
 pub struct Insert {
@@ -248,8 +248,8 @@ pub struct Conflict {
     pub condition: Option<Expression>,
 }
 
-/// MERGE. `equalities` are the sides of `a = b` among the conjuncts of `on`; `conjuncts` is how many
-/// these are.
+/// MERGE. `equalities` are the sides of `a = b` among the conjuncts of `on`; `conjuncts` is their
+/// number.
 #[pyclass(frozen, get_all, skip_from_py_object, module = "memwal_native")]
 #[derive(Clone, Debug)]
 pub struct Merge {
