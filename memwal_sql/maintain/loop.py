@@ -36,7 +36,7 @@ COLLECT = "gc"
 # A day instead of 15 minutes.
 _MOST_DOUBLINGS = 7
 # Logs are looked at so often within `flush_seconds`.
-_FLUSH_LOOKS = 4
+_FLUSH_CHECKS = 4
 JOBS = (FLUSH, MERGE, INDEX, COMPACT, SNAPSHOT, COLLECT)
 
 _Generations = frozenset[tuple[str, int]]
@@ -238,7 +238,7 @@ def run_all_jobs(
     its error is raised. Where several failed it is the gravest one: a `RetryError` comes last. A
     note for each of them says which job it was.
     """
-    loop = _Loop(table, triggers or Triggers(), progress or report_nothing, clock, single_look=True)
+    loop = _Loop(table, triggers or Triggers(), progress or report_nothing, clock, single_pass=True)
     runs: list[JobRun] = []
     for job in JOBS:
         run = loop.run(job, MemWalError)
@@ -275,14 +275,14 @@ class _Loop:
         progress: Report,
         clock: Callable[[], float],
         *,
-        single_look: bool = False,
+        single_pass: bool = False,
     ) -> None:
-        """`single_look`: there is one look at what a silent writer has left, and not two."""
+        """`single_pass`: logs are read once, and not twice, to find silent writers."""
         self._table = table
         self._triggers = triggers
         self._progress = progress
         self._clock = clock
-        self._single_look = single_look
+        self._single_pass = single_pass
         self._unflushed_since: dict[tuple[UUID, int, int], float] = {}
         self._silent: list[UUID] = []
         self._waiting_since: dict[tuple[str, int], float] = {}
@@ -294,9 +294,9 @@ class _Loop:
     def round(self, stop: Event) -> Iterator[JobRun]:
         """Every job that is due, in order, until `stop` is set."""
         try:
-            if self._is_overdue(FLUSH, self._triggers.flush_seconds / _FLUSH_LOOKS):
+            if self._is_overdue(FLUSH, self._triggers.flush_seconds / _FLUSH_CHECKS):
                 self._find_silent()
-            flushed = self._look()
+            flushed = self._survey()
         except RetryError as error:
             yield self._failed(MERGE, error, self._clock())
             return
@@ -329,19 +329,19 @@ class _Loop:
         self._last[FLUSH] = now = self._clock()
         if math.isinf(self._triggers.flush_seconds):
             return
-        logs = self._table.unflushed_logs(with_ages=self._single_look)
+        logs = self._table.unflushed_logs(with_ages=self._single_pass)
         since = self._unflushed_since
         self._unflushed_since = {log.state: since.get(log.state, now) for log in logs}
         self.is_idle &= not logs
         for log in logs:
-            age = log.age if self._single_look else now - self._unflushed_since[log.state]
+            age = log.age if self._single_pass else now - self._unflushed_since[log.state]
             if age >= log.flushed_within + self._triggers.flush_seconds:
                 self._silent.append(log.region_id)
 
     def _do(self, job: str) -> tuple[bool, str]:
         """Whether there was anything to do, and what was done."""
         if job == FLUSH:
-            if self._single_look:
+            if self._single_pass:
                 self._find_silent()
             silent, self._silent = self._silent, []
             regions = self._table.flush_regions(silent) if silent else 0
@@ -390,7 +390,7 @@ class _Loop:
         self._recorded = frozenset(self._waiting_since)
         self._last[SNAPSHOT] = self._clock()
 
-    def _look(self) -> _Generations:
+    def _survey(self) -> _Generations:
         """The generations that are flushed and not merged, by region name."""
         snapshot = self._table.snapshot("manifest")
         flushed = frozenset(

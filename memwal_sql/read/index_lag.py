@@ -130,14 +130,14 @@ class _Since:
         with self._lock:
             if not self._done:
                 try:
-                    self._done = self._look_back(commits)
+                    self._done = self._read_back(commits)
                 except StoreUnavailableError:
                     return None  # the next query looks again
                 except (OSError, ValueError, RuntimeError, MemWalError):
                     self._done = True  # versions in between were cleaned up by Lance
             return self._progress
 
-    def _look_back(self, commits: Commits) -> bool:
+    def _read_back(self, commits: Commits) -> bool:
         """Go from version to version, from the newest to the one that the index was built over;
         whether that has come to an end."""
         remaining = VersionsRead.most

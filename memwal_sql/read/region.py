@@ -22,7 +22,7 @@ from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import Source
 from memwal_sql.errors import MemWalError, RepairError
 from memwal_sql.read.log_end import LogEnd
-from memwal_sql.read.look import Look, Looks
+from memwal_sql.read.region_probe import RegionProbe, RegionProbes
 from memwal_sql.read.wal_tail import WalTail
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
@@ -93,18 +93,18 @@ class _State:
 
 
 @dataclass(frozen=True, slots=True)
-class RegionLook:
-    """What a query asks of a region: `look`, and beside it what it need not ask for, as it has
+class PendingRead:
+    """What a query asks of a region: `probe`, and beside it what it need not ask for, as it has
     `memtables`: those of this process's writer of an `epoch`, or none as it does without."""
 
     state: _State
-    look: Look
+    probe: RegionProbe
     memtables: tuple[MemTableSource, ...] | None = None
     epoch: int | None = None
 
     @property
-    def known(self) -> tuple[Source, ...]:
-        """The sources that the last look found, and these MemTables: without any request."""
+    def sources_in_memory(self) -> tuple[Source, ...]:
+        """The sources that the last probe found, and these MemTables: without any request."""
         unmerged = self.state.unmerged
         memtables = self.state.tail.memtables if self.memtables is None else self.memtables
         return (*memtables, *(() if unmerged is None else unmerged[2]))
@@ -122,7 +122,7 @@ class RegionReader:
         self.order = (self.spec_id, *_sortable(self.values, self.region_id))
         self._context = context
         self._manifests = RegionManifests(context.store, self.region_id)
-        self._looks = Looks(self._manifests, context.clock)
+        self._probes = RegionProbes(self._manifests, context.clock)
         self.log_end = LogEnd(Wal(context.store, self.region_id))
         self._state = _State(manifest, base.stored, self._new_tail(base))
         self._lock = Lock()
@@ -134,7 +134,7 @@ class RegionReader:
 
     def refresh(self) -> RegionManifest:
         """The latest manifest; two probes when nothing is new."""
-        self.advance(Look(self._looks, self._state.manifest).latest())
+        self.advance(RegionProbe(self._probes, self._state.manifest).latest())
         return self.manifest
 
     def with_values(self, manifest: RegionManifest) -> RegionManifest:
@@ -160,9 +160,9 @@ class RegionReader:
 
     def unflushed(self) -> Unflushed:
         """The latest manifest and every MemTable above it (protocol rule 15)."""
-        return self._unflushed(self.look(None, strong=True))
+        return self._unflushed(self.begin_read(None, strong=True))
 
-    def look(self, base: BaseTable | None, *, strong: bool) -> RegionLook:
+    def begin_read(self, base: BaseTable | None, *, strong: bool) -> PendingRead:
         """What a query over `base`, or over the one read last, asks of the region; nothing was
         asked yet. `strong` readers need the rows that are not flushed, too.
 
@@ -180,27 +180,27 @@ class RegionReader:
         if writer is not None:
             with suppress(MemWalError):
                 memtables = writer.memtables()
-                look = Look(self._looks, self._state.manifest)
-                return RegionLook(state, look, memtables, writer.epoch)
+                probe = RegionProbe(self._probes, self._state.manifest)
+                return PendingRead(state, probe, memtables, writer.epoch)
         if strong:
-            return RegionLook(state, state.tail.look(self._state.manifest))
-        return RegionLook(state, Look(self._looks, self._state.manifest), ())
+            return PendingRead(state, state.tail.probe(self._state.manifest))
+        return PendingRead(state, RegionProbe(self._probes, self._state.manifest), ())
 
-    def _unflushed(self, looked: RegionLook) -> Unflushed:
-        if looked.memtables is not None:
-            manifest = looked.look.latest()
+    def _unflushed(self, pending: PendingRead) -> Unflushed:
+        if pending.memtables is not None:
+            manifest = pending.probe.latest()
             if manifest is not self._state.manifest:
                 self.advance(manifest)
                 manifest = self.manifest
-            if looked.epoch in (None, manifest.writer_epoch):
+            if pending.epoch in (None, manifest.writer_epoch):
                 current = manifest.current_generation
-                own = tuple([m for m in looked.memtables if m.generation >= current])
+                own = tuple([m for m in pending.memtables if m.generation >= current])
                 return Unflushed(manifest, own)
             writer = live_writer(self._context.identity, self.region_id)
             if writer is not None and writer.epoch < manifest.writer_epoch:
                 writer.taken_over(manifest.writer_epoch)  # or a statement would trust its claim
-            looked = RegionLook(looked.state, looked.state.tail.look(manifest))
-        manifest, memtables = looked.state.tail.read(looked.look, self._state.manifest)
+            pending = PendingRead(pending.state, pending.state.tail.probe(manifest))
+        manifest, memtables = pending.state.tail.read(pending.probe, self._state.manifest)
         self.advance(manifest)
         return Unflushed(manifest, memtables)
 
@@ -275,10 +275,10 @@ class RegionReader:
             )
         return tuple(self._generation(state, base, g) for g in reversed(unmerged))
 
-    def looked(self, base: BaseTable, looked: RegionLook) -> tuple[Source, ...]:
-        """`sources` of now, with every row that is not flushed yet where the look was `strong`."""
-        unflushed = self._unflushed(looked)
-        return self._sources(looked.state, base, unflushed.manifest, unflushed.memtables)
+    def finish_read(self, base: BaseTable, pending: PendingRead) -> tuple[Source, ...]:
+        """`sources` of now, with every row that is not flushed yet where the probe was `strong`."""
+        unflushed = self._unflushed(pending)
+        return self._sources(pending.state, base, unflushed.manifest, unflushed.memtables)
 
     def merged(self, base: BaseTable, after: int, through: int) -> tuple[Source, ...] | None:
         """The merged generations above `after` up to `through`, newest first; None where one is
@@ -309,7 +309,7 @@ class RegionReader:
             return self._state
 
     def _new_tail(self, base: BaseTable) -> WalTail:
-        return WalTail(self._context, self._looks, self.log_end, self.name, base)
+        return WalTail(self._context, self._probes, self.log_end, self.name, base)
 
     def _generation(
         self, state: _State, base: BaseTable, flushed: FlushedGeneration

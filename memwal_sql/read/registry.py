@@ -65,9 +65,9 @@ class RegionRegistry:
         region = self._by_values.get(key)
         if region is None:
             if keys is None:
-                self.look_for_new(base)
+                self.find_new_regions(base)
             else:
-                self.look_for_new(
+                self.find_new_regions(
                     base, lambda recorded: [value for value in recorded if value.key in keys]
                 )
             region = self._by_values.get(key)
@@ -114,20 +114,20 @@ class RegionRegistry:
         They are listed again when the table has such regions, or no spec to derive them from.
         """
         if self._without_values or not base.info.region_specs:
-            self.look_for_new(base)
+            self.find_new_regions(base)
         return list(self._without_values)
 
     def regions(self, base: BaseTable) -> list[RegionReader]:
         """Every region of the table, after looking for new ones, in a stable order; their values
         as far as they can be known now."""
-        self.look_for_new(base)
+        self.find_new_regions(base)
         # Without its values a region can't be told from one that has the same.
         unknown = [reader for reader in self._without_values if may_come(base, reader.manifest)]
         for manifest in map_remote(
             self._remote, lambda reader: with_values(self._context, base, reader.refresh()), unknown
         ):
             self.reader(manifest, base)
-        return self.known()
+        return self.loaded()
 
     def check_values(
         self, base: BaseTable, sources_of_regions: Iterable[tuple[RegionReader, Sequence[Source]]]
@@ -143,7 +143,7 @@ class RegionRegistry:
             if any(self._regions[reader.region_id] is not reader for reader in unknown):
                 raise StaleBaseError("the values of regions are known now that were not before")
 
-    def look_for_new(
+    def find_new_regions(
         self,
         base: BaseTable,
         choose: Callable[[list[RecordedValues]], Iterable[RecordedValues]] | None = None,
@@ -171,13 +171,13 @@ class RegionRegistry:
             # They may belong to a table that was made again: then this raises.
             manifests: list[RegionManifest | None] = []
             check = (lambda: None) if self._pinned else self._tracker.verified
-            look = partial(map_remote, self._remote, self._first_look, new)
-            run_with(self._remote, check, lambda: manifests.extend(look()))
+            find = partial(map_remote, self._remote, self._first_manifest, new)
+            run_with(self._remote, check, lambda: manifests.extend(find()))
             for manifest in manifests:
                 if manifest is not None:
                     self.reader(manifest, base)
 
-    def known(self) -> list[RegionReader]:
+    def loaded(self) -> list[RegionReader]:
         """The regions that are known by now, in a stable order."""
         readers = list(self._regions.values())  # at once, as other threads may add to it
         readers.sort(key=attrgetter("order"))
@@ -255,7 +255,7 @@ class RegionRegistry:
         if alive:
             self._by_values[key] = alive[0]
 
-    def _first_look(self, region_id: UUID) -> RegionManifest | None:
+    def _first_manifest(self, region_id: UUID) -> RegionManifest | None:
         try:
             manifest = RegionManifests(self._context.store, region_id).recent()
         except NotFoundError:

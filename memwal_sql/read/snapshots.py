@@ -22,7 +22,6 @@ from memwal_sql.errors import (
 )
 from memwal_sql.life_log import deferred_logs, life_log
 from memwal_sql.read.index_lag import IndexGaps
-from memwal_sql.read.look import ask_all
 from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot, PinnedTable
 from memwal_sql.read.recorded import (
     RecordedValues,
@@ -34,6 +33,7 @@ from memwal_sql.read.region import (
     StaleBaseError,
     gap_error,
 )
+from memwal_sql.read.region_probe import run_probes
 from memwal_sql.read.registry import RegionRegistry
 from memwal_sql.read.served_version import ServedVersion
 from memwal_sql.read.twins import check_recorded
@@ -286,13 +286,15 @@ class SnapshotCollector:
         regions, known_regions = registry.pinned_by(base, filters), len(registry)
         if regions is None:
             if self._context.store.remote and registry:
-                readers = registry.live(base, registry.known())
+                readers = registry.live(base, registry.loaded())
                 run_with(
-                    True, partial(registry.look_for_new, base, choose), partial(kept_of, readers)
+                    True,
+                    partial(registry.find_new_regions, base, choose),
+                    partial(kept_of, readers),
                 )
             else:
-                registry.look_for_new(base, choose)
-            regions = registry.live(base, registry.known())
+                registry.find_new_regions(base, choose)
+            regions = registry.live(base, registry.loaded())
             known_regions = len(regions)
         kept = kept_of(regions)
         registry.check_values(base, sources_of.items())
@@ -320,19 +322,20 @@ class SnapshotCollector:
         """What a query reads of each region. All that has to be asked before it is known that
         nothing is new is asked for side by side; where something is, the region goes on by
         itself. On a remote store `meanwhile` is called with the sources that are known already."""
-        looks = [region.look(base, strong=strong) for region in regions]
+        reads = [region.begin_read(base, strong=strong) for region in regions]
         if not self._context.store.remote:
             return [
-                region.looked(base, pending) for region, pending in zip(regions, looks, strict=True)
+                region.finish_read(base, pending)
+                for region, pending in zip(regions, reads, strict=True)
             ]
-        ask = partial(ask_all, [pending.look for pending in looks])
+        ask_regions = partial(run_probes, [pending.probe for pending in reads])
         if meanwhile is None:
-            ask()
+            ask_regions()
         else:
-            sources_known = [source for pending in looks for source in pending.known]
-            run_with(True, ask, partial(meanwhile, sources_known))
-        pairs = zip(regions, looks, strict=True)
-        return map_remote(True, lambda pair: pair[0].looked(base, pair[1]), pairs)
+            sources_known = [source for pending in reads for source in pending.sources_in_memory]
+            run_with(True, ask_regions, partial(meanwhile, sources_known))
+        pairs = zip(regions, reads, strict=True)
+        return map_remote(True, lambda pair: pair[0].finish_read(base, pair[1]), pairs)
 
     def _recorded(self, base: BaseTable, filters: Sequence[Predicate]) -> Snapshot:
         if self._checkpoint is not None:

@@ -9,7 +9,7 @@ from exec_nodes.resident.store import STORE
 from exec_nodes.sources.memtable_source import MemTableSource
 from memwal_sql.errors import TornEntryError
 from memwal_sql.read.log_end import LogEnd
-from memwal_sql.read.look import Look, Looks
+from memwal_sql.read.region_probe import RegionProbe, RegionProbes
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.replay import Replay, memtables_of, read_ahead
@@ -28,13 +28,13 @@ class WalTail:
     def __init__(
         self,
         context: TableContext,
-        looks: Looks,
+        probes: RegionProbes,
         end: LogEnd,
         name: str,
         base: BaseTable,
     ) -> None:
-        self._looks = looks
-        self._wal = Wal(context.store, looks.manifests.region_id, base.stored)
+        self._probes = probes
+        self._wal = Wal(context.store, probes.manifests.region_id, base.stored)
         self._end = end
         self._make = memtables_of(base.info, name)
         self._replay = Replay(self._wal, 1, self._make)
@@ -44,23 +44,23 @@ class WalTail:
         self._is_whole = True
         self._lock = Lock()
 
-    def look(self, manifest: RegionManifest) -> Look:
-        """A look at what `read` has to know, that nothing was asked for yet."""
+    def probe(self, manifest: RegionManifest) -> RegionProbe:
+        """A probe at what `read` has to know, that nothing was asked for yet."""
         with self._lock:
-            return self._look(manifest)
+            return self._probe(manifest)
 
-    def _look(self, manifest: RegionManifest, *, in_order: bool = False) -> Look:
+    def _probe(self, manifest: RegionManifest, *, in_order: bool = False) -> RegionProbe:
         self._rebase(manifest)
         goes_on = self._next, partial(self._goes_on, self._next)
-        return Look(self._looks, manifest, goes_on, in_order=in_order)
+        return RegionProbe(self._probes, manifest, goes_on, in_order=in_order)
 
     def _goes_on(self, position: int) -> bool:
         return self._wal.exists(position) or self._end.is_passed(position)
 
     def read(
-        self, look: Look, manifest: RegionManifest
+        self, probe: RegionProbe, manifest: RegionManifest
     ) -> tuple[RegionManifest, tuple[MemTableSource, ...]]:
-        """The MemTables above `manifest`, which is that of `look` unless a newer one is known by
+        """The MemTables above `manifest`, which is that of `probe` unless a newer one is known by
         now, or above the newer one that is found.
 
         A position that is not there ends the tail only if no newer manifest has flushed it
@@ -74,24 +74,24 @@ class WalTail:
         with self._lock:
             while True:
                 self._rebase(manifest)
-                if look.manifest is not manifest or look.position != self._next:
-                    look = self._look(manifest)
+                if probe.manifest is not manifest or probe.position != self._next:
+                    probe = self._probe(manifest)
                 # Before what was found is read: most of it may be flushed by now.
-                newer = look.newer()
-                if newer is None and (look.log_goes_on or self._unsure):
+                newer = probe.newer()
+                if newer is None and (probe.log_goes_on or self._unsure):
                     whole = self._follow(manifest.wal_entry_position_last_seen)
                     # What is not there may be flushed by now.
-                    latest = Look(self._looks, manifest).latest()
+                    latest = RegionProbe(self._probes, manifest).latest()
                     newer = None if latest is manifest else latest
                     if newer is None and not whole:
                         raise self._wal.missing(self._next)
                     if newer is None:
                         break
-                elif newer is None and look.is_sure:
+                elif newer is None and probe.is_sure:
                     break
                 unsure += newer is None
                 manifest = newer or manifest
-                look = self._look(manifest, in_order=unsure > 1)
+                probe = self._probe(manifest, in_order=unsure > 1)
             return manifest, self.memtables
 
     @property

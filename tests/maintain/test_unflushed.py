@@ -202,7 +202,7 @@ def _is_fence(wal: Wal, position: int) -> bool:
     return entry is None or entry.is_fence
 
 
-def test_only_a_single_look_asks_the_store_for_its_time(
+def test_only_a_single_pass_asks_the_store_for_its_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = table_of(tmp_path)

@@ -54,7 +54,7 @@ CHECKS: Mapping[str, Callable[[CheckState], Iterator[Finding | Probe]]] = {
     "checkpoints": check_checkpoints,
     "leftovers": check_leftovers,
 }
-_LOOKS = 3
+_PASSES = 3
 
 
 def check_table(
@@ -67,7 +67,7 @@ def check_table(
     place every time count.
     """
     places: set[tuple[str, str]] | None = None
-    for _ in range(_LOOKS):
+    for _ in range(_PASSES):
         base = latest()
         findings = [
             finding

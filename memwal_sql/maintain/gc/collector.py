@@ -109,7 +109,7 @@ def collect_garbage(
 ) -> pa.Table:
     """Delete unneeded files; see `Table.collect_garbage`. Returns the files that were deleted, or
     would be. `clock` gives seconds since 1970. On an object store it waits for `ReadWindow.seconds`
-    before it deletes what readers ask for side by side (`read/look`).
+    before it deletes what readers ask for side by side (`read/region_probe`).
     """
     if not isinstance(dry_run, bool):
         raise InvalidCallError(f"dry_run={dry_run!r} must be true or false")
