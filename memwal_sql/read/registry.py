@@ -170,7 +170,7 @@ class RegionRegistry:
         if new:
             # They may belong to a table that was made again: then this raises.
             manifests: list[RegionManifest | None] = []
-            check = (lambda: None) if self._pinned else self._tracker.verified
+            check = (lambda: None) if self._pinned else self._tracker.latest_verified
             find = partial(map_remote, self._remote, self._first_manifest, new)
             run_with(self._remote, check, lambda: manifests.extend(find()))
             for manifest in manifests:
@@ -244,8 +244,8 @@ class RegionRegistry:
     def _check_twins(self, base: BaseTable, key: ValuesKey) -> None:
         alive = [reader for reader in self._twins[key] if not is_emptied(reader, base)]
         if len(alive) > 1:
-            newest = self._tracker.latest()
-            if sum(not is_emptied(reader, newest) for reader in alive) < len(alive):
+            latest = self._tracker.latest()
+            if sum(not is_emptied(reader, latest) for reader in alive) < len(alive):
                 raise StaleBaseError(
                     f"of the regions {[str(reader.region_id) for reader in alive]} one was "
                     f"emptied after base version {base.version}"
@@ -260,4 +260,4 @@ class RegionRegistry:
             manifest = RegionManifests(self._context.store, region_id).recent()
         except NotFoundError:
             return None  # a folder whose creator has not come to its manifest yet
-        return with_values(self._context, self._tracker.current, manifest)
+        return with_values(self._context, self._tracker.loaded, manifest)

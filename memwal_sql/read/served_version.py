@@ -1,4 +1,4 @@
-"""The base version that queries read: the newest, once they need not wait for its parts.
+"""The base version that queries read: the latest, once they need not wait for its parts.
 
 A version that merges and index commits have made shows the rows of the one before it together with
 the generations that were merged, and these stay where they are for some time. So while what is
@@ -64,18 +64,18 @@ class ServedVersion:
         self._tracker = tracker
         self._warm_up = warm_up
         self._clock = clock
-        self._served = _as_newest(tracker.current)
+        self._served = _as_latest(tracker.loaded)
         self._following = False
         self._previous: tuple[BaseTable, float] | None = None
         self._lock = Lock()
 
     @property
-    def current(self) -> BaseTable:
-        """The last result of `latest`."""
+    def base(self) -> BaseTable:
+        """The served version, without a request."""
         return self._served.base
 
-    def latest(self) -> BaseTable:
-        """A version that shows the rows of the newest one."""
+    def checked(self) -> BaseTable:
+        """The served version, once a check says that it shows the rows of the latest one."""
         previous = self._previous
         if previous is not None and self._clock() - previous[1] > _LEAVE_SECONDS:
             self._let_go()
@@ -83,7 +83,7 @@ class ServedVersion:
         if self._context.cache is not None and served.base.source.is_lost:
             return self.catch_up()
         if self._tracker.is_replaced(served.version):
-            same = self._newest_of_the_same_rows(served)
+            same = self._latest_with_same_rows(served)
             if same is None:
                 return self.catch_up()
             served = same
@@ -106,12 +106,12 @@ class ServedVersion:
 
     def catch_up(self) -> BaseTable:
         """Serve the newest version from now on: an older one can't be read any more."""
-        newest = self._tracker.reload()
-        self._serve(newest)
+        latest = self._tracker.reload()
+        self._serve(latest)
         self._let_go()
-        return newest
+        return latest
 
-    def _newest_of_the_same_rows(self, served: _Served) -> _Served | None:
+    def _latest_with_same_rows(self, served: _Served) -> _Served | None:
         """None if the newest version shows others, or queries would not notice its being new."""
         base, version, details = served.base, served.version, served.found
         if base.source.rows < Served.least_rows:
@@ -135,12 +135,12 @@ class ServedVersion:
 
     def _follow(self, before: BaseTable) -> None:
         try:
-            newest = self._tracker.reload()
+            latest = self._tracker.reload()
             with suppress(Exception):  # is for a query to meet
-                self._warm_up(newest)
-            self._serve(newest, before)
-            if self._served.base is not newest:  # a query could not wait for it
-                STORE.evict(*(newest.owners - self._served.base.owners))
+                self._warm_up(latest)
+            self._serve(latest, before)
+            if self._served.base is not latest:  # a query could not wait for it
+                STORE.evict(*(latest.owners - self._served.base.owners))
         finally:
             self._following = False
 
@@ -150,7 +150,7 @@ class ServedVersion:
             before = self._served.base
             if before is base or not (instead_of is None or instead_of is before):
                 return
-            self._served = _as_newest(base)
+            self._served = _as_latest(base)
         self._let_go()
         self._previous = before, self._clock()
 
@@ -161,5 +161,5 @@ class ServedVersion:
             STORE.evict(*(previous[0].owners - self._served.base.owners))
 
 
-def _as_newest(base: BaseTable) -> _Served:
+def _as_latest(base: BaseTable) -> _Served:
     return _Served(base, base.version, base.found)

@@ -96,30 +96,30 @@ class SnapshotCollector:
         self._checked: OrderedDict[str, MergeProgress] = OrderedDict()
         self._lock = Lock()
 
-    def begin(self, consistency: str) -> BaseTable:
+    def base_for(self, consistency: str) -> BaseTable:
         """The base version that a query begins with: the one that is served, or of the present the
         newest where the regions are read as they were recorded in it."""
         check_consistency(consistency)
         recorded = self.pinned or consistency == "eventual"
-        return self.not_below_watermarks(self.newest() if recorded else self._served.latest())
+        return self.not_below_watermarks(self.latest() if recorded else self._served.checked())
 
     def query(self, consistency: str, take: Callable[[BaseTable], T]) -> T:
-        """`over_base`, with the version to `begin` with.
+        """`over_base` with the version of `base_for`.
 
         On a remote store `take` is called with the version that is known while it is asked for a
         newer one, and that again where there is one: of any other error of it nothing is known.
         """
         if self.pinned or not self._context.store.remote:
-            return self.over_base(self.begin(consistency), take)
+            return self.over_base(self.base_for(consistency), take)
         recorded = consistency == "eventual"
-        first_base = self._tracker.current if recorded else self._served.current
+        first_base = self._tracker.loaded if recorded else self._served.base
         taken: list[T] = []
 
-        def take_known() -> None:
+        def take_loaded() -> None:
             with suppress(Exception):  # raised below where it is none of an older version
                 taken.append(take(first_base))
 
-        base = run_with(True, partial(self.begin, consistency), take_known)
+        base = run_with(True, partial(self.base_for, consistency), take_loaded)
         return taken[0] if taken and base is first_base else self.over_base(base, take)
 
     def over_base(self, base: BaseTable, take: Callable[[BaseTable], T]) -> T:
@@ -188,24 +188,24 @@ class SnapshotCollector:
     def collect(self, consistency: str, filters: Sequence[Predicate] = ()) -> Snapshot:
         """The `snapshot` over the newest base version."""
         check_consistency(consistency)
-        return self._over_newest(lambda base: self.snapshot(base, consistency, filters))
+        return self._over_latest(lambda base: self.snapshot(base, consistency, filters))
 
     def catch_up(self) -> BaseTable:
         """The newest base version, which queries begin with from now on."""
-        return self._tracker.current if self.pinned else self._served.catch_up()
+        return self._tracker.loaded if self.pinned else self._served.catch_up()
 
     def _warm_up(self, base: BaseTable) -> None:
         warm_up(self._current(base, (), strong=True))
 
-    def newest(self) -> BaseTable:
+    def latest(self) -> BaseTable:
         """The newest base version; of a pinned handle its own."""
-        return self._tracker.current if self.pinned else self._tracker.latest()
+        return self._tracker.loaded if self.pinned else self._tracker.latest()
 
     @property
     def reads_base_alone(self) -> bool:
         """Whether the version read has no record of the regions' states."""
         no_checkpoint = self._checkpoint is None
-        return no_checkpoint and recorded_regions(self._context, self._tracker.current) is None
+        return no_checkpoint and recorded_regions(self._context, self._tracker.loaded) is None
 
     def pin(self, consistency: str, filters: Sequence[Predicate] = ()) -> PinnedSnapshot:
         """A description of the snapshot that `collect` would read, from which other processes read
@@ -214,10 +214,10 @@ class SnapshotCollector:
         Buffered rows of this process's own writers are made durable for it.
         """
         check_consistency(consistency)
-        return self._over_newest(lambda base: self._pin(base, consistency, filters))
+        return self._over_latest(lambda base: self._pin(base, consistency, filters))
 
-    def _over_newest(self, take: Callable[[BaseTable], T]) -> T:
-        return self.over_base(self.not_below_watermarks(self.newest()), take)
+    def _over_latest(self, take: Callable[[BaseTable], T]) -> T:
+        return self.over_base(self.not_below_watermarks(self.latest()), take)
 
     def check_watermarks(self, base: BaseTable) -> None:
         """Raise TableReplacedError when a gap comes from a restore to below what was collected."""
@@ -243,10 +243,10 @@ class SnapshotCollector:
                 check_watermarks(self._context.store, progress)
                 break
             except TableReplacedError:
-                newest = self._tracker.reload()  # versions between may have been cleaned up
-                if newest is base:
+                latest = self._tracker.reload()  # versions between may have been cleaned up
+                if latest is base:
                     raise
-                base = newest  # merged and collected meanwhile
+                base = latest  # merged and collected meanwhile
         with self._lock:
             self._checked[base.etag] = progress
             if len(self._checked) > _MOST_CHECKED:
@@ -267,7 +267,7 @@ class SnapshotCollector:
             self.registry.check_twins(base)
             return regions
 
-        return self._over_newest(mergeable)
+        return self._over_latest(mergeable)
 
     def _current(self, base: BaseTable, filters: Sequence[Predicate], *, strong: bool) -> Snapshot:
         registry, info = self.registry, base.info

@@ -169,7 +169,11 @@ def _source(
 
 
 class BaseTracker:
-    """Finds the newest version of the base table at the price of one or two probes."""
+    """Finds the latest version of the base table at the price of one or two probes.
+
+    The *latest* version is the one in the store, and the *loaded* one is the latest that this
+    handle has read.
+    """
 
     def __init__(
         self, context: TableContext, dataset: Any, clock: Callable[[], float] = time.monotonic
@@ -179,34 +183,34 @@ class BaseTracker:
         self._checked = clock()
         self._session = BaseSession(dataset.session())
         self._lock = Lock()
-        self._current = load_base(context, dataset)
-        self._path = _names(self._current)
-        self._stamps: dict[int, Hashable | None] = {dataset.version: self._current.found.stamp}
+        self._loaded = load_base(context, dataset)
+        self._path = _names(self._loaded)
+        self._stamps: dict[int, Hashable | None] = {dataset.version: self._loaded.found.stamp}
 
     @property
-    def current(self) -> BaseTable:
-        """The newest version seen so far."""
-        current = self._current
-        if self._context.cache is not None and current.source.is_lost:
-            source = _source(self._context, current.dataset, current.found, current.info)
-            self._current = current = replace(current, source=source)
-        return current
+    def loaded(self) -> BaseTable:
+        """The latest version loaded so far, without a request."""
+        loaded = self._loaded
+        if self._context.cache is not None and loaded.source.is_lost:
+            source = _source(self._context, loaded.dataset, loaded.found, loaded.info)
+            self._loaded = loaded = replace(loaded, source=source)
+        return loaded
 
     def latest(self) -> BaseTable:
-        """The newest version."""
-        current = self.current
-        return self.reload() if self.is_replaced(current.version) else current
+        """The latest version in the store."""
+        loaded = self.loaded
+        return self.reload() if self.is_replaced(loaded.version) else loaded
 
-    def verified(self) -> BaseTable:
+    def latest_verified(self) -> BaseTable:
         """`latest` for writers, with as many requests: a table that was deleted and made again may
         have reached the same number, and writes to regions of the old one would be lost.
 
         Raises ReopenError when another table is there now.
         """
-        current = self.current
-        probes = partial(self._may_have_newer, current.version), partial(self._is_the_same, current)
+        loaded = self.loaded
+        probes = partial(self._may_have_newer, loaded.version), partial(self._is_the_same, loaded)
         newer, same = ask_remote(self._context.store.remote, probes)
-        return self.reload() if newer or not same else current
+        return self.reload() if newer or not same else loaded
 
     def reload(self) -> BaseTable:
         """Ask Lance for the latest version, whatever the probes say.
@@ -216,7 +220,7 @@ class BaseTracker:
         """
         self._context.check_reads()
         with self._lock:
-            before = self.current
+            before = self.loaded
             # A handle of its own, as readers still hold the old version's.
             dataset = open_latest(self._context, self._session.session)
             if dataset.version == before.version:
@@ -228,12 +232,12 @@ class BaseTracker:
                 # Lance's session holds files of the old table under the names of the new one's.
                 dataset = open_latest(self._context)
                 self._session = BaseSession(dataset.session())
-            self._current = load_base(self._context, dataset, before.info)
-            self._path = _names(self._current)
-            self._stamps = {dataset.version: self._current.found.stamp}
+            self._loaded = load_base(self._context, dataset, before.info)
+            self._path = _names(self._loaded)
+            self._stamps = {dataset.version: self._loaded.found.stamp}
             self._checked = self._clock()
             self._session.replaced()
-            return self._current
+            return self._loaded
 
     def is_there(self, version: int) -> bool:
         """Whether there is such a version, at the price of a probe."""

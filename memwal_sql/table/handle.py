@@ -43,8 +43,8 @@ class TableHandle:
         self._pinned = pinned
         self._tracker = BaseTracker(context, dataset)
         if pinned and past is None:
-            check_whole(context, self._tracker.current)
-        snapshot = None if past is None else past(self._tracker.current)
+            check_whole(context, self._tracker.loaded)
+        snapshot = None if past is None else past(self._tracker.loaded)
         self._collector = SnapshotCollector(
             context, self._tracker, pinned=pinned, checkpoint=snapshot
         )
@@ -71,27 +71,27 @@ class TableHandle:
     @property
     def schema(self) -> pa.Schema:
         """The columns, in the base table's order."""
-        return self._tracker.current.info.schema
+        return self._tracker.loaded.info.schema
 
     @property
     def stored_schema(self) -> pa.Schema:
         """The columns with their field ids, an `entry_schema`."""
-        return self._tracker.current.stored
+        return self._tracker.loaded.stored
 
     @property
     def primary_key(self) -> tuple[str, ...]:
         """The primary key's columns, in key order."""
-        return self._tracker.current.info.primary_key
+        return self._tracker.loaded.info.primary_key
 
     @property
     def info(self) -> TableInfo:
         """The columns, the primary key and the region specs."""
-        return self._tracker.current.info
+        return self._tracker.loaded.info
 
     @property
     def version(self) -> int:
         """The newest base version that this handle has read."""
-        return self._tracker.current.version
+        return self._tracker.loaded.version
 
     @property
     def reads_base_alone(self) -> bool:
@@ -103,7 +103,7 @@ class TableHandle:
         """Read the newest version, as every read and write does, and take `schema`, `info` and
         `version` from it. Raises ReopenError if another table is at this location now."""
         if not self._pinned:
-            self._tracker.verified()
+            self._tracker.latest_verified()
             self.catch_up()
 
     def catch_up(self) -> None:
@@ -139,7 +139,7 @@ class TableHandle:
 
     def _base_of(self, version: int) -> BaseTable:
         """The base version of a snapshot that was just taken."""
-        base = self._tracker.current
+        base = self._tracker.loaded
         if base.version != version:
             dataset = base.dataset.checkout_version(version)
             base = load_base(self._context, dataset, base.info)

@@ -71,7 +71,7 @@ class MaintainedTable(TableHandle):
                 if {region.name, str(region.region_id)} & set(regions)
             ]
         merger = Merger(context, self._regions_now, progress or report_nothing)
-        return merger.run(regions_to_merge, self._tracker.current)
+        return merger.run(regions_to_merge, self._tracker.loaded)
 
     def compact(
         self,

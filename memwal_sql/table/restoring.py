@@ -57,7 +57,7 @@ class RestoredTable(PastTable, WrittenTable):
                 f"version {past.version} has no record of its regions, so its rows are unknown: "
                 "restore one that has (recorded_regions in table.history()), or a checkpoint"
             )
-        columns = ByFieldId(past.stored_schema, self._tracker.verified().stored)
+        columns = ByFieldId(past.stored_schema, self._tracker.latest_verified().stored)
         return self.change(_Difference(self, past, columns).read, self.schema)
 
 

@@ -31,7 +31,7 @@ class ShownTable(TableHandle):
 
     def indexes(self) -> pa.Table:
         """One row per index of the base table."""
-        base = self._collector.newest()
+        base = self._collector.latest()
         return inspect.indexes(base)
 
     def history(self) -> pa.Table:
@@ -57,7 +57,7 @@ class ShownTable(TableHandle):
     def overview(self) -> Overview:
         """The table's tree as numbers: regions, generations, sizes, merge and index progress; a
         handle on a version shows those recorded in it."""
-        base = self._collector.newest()
+        base = self._collector.latest()
         return overview(self._context, base, self._collector.registry, pinned=self._pinned)
 
     def __rich__(self) -> Overview:

@@ -55,7 +55,7 @@ class SharedTable(MaintainedTable):
             context=self._context,
             base=self._tracker.latest,
             find=lambda spec_id, values: self._collector.registry.manifest_of(
-                self._tracker.current, spec_id, values
+                self._tracker.loaded, spec_id, values
             ),
         )
 

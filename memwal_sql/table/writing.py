@@ -57,7 +57,7 @@ class WrittenTable(TableHandle):
         unknown = sorted(set(options) - set(fields))
         if unknown:
             raise InvalidCallError(f"unknown writer options {unknown}; there are {sorted(fields)}")
-        base = self._tracker.verified()
+        base = self._tracker.latest_verified()
         return self._open_writer(base, region=region, options=WriterOptions(**options))
 
     def insert(self, rows: pa.Table, columns: pa.Schema) -> int:
@@ -146,7 +146,7 @@ class WrittenTable(TableHandle):
 
     def _writer_for_insert(self, columns: pa.Schema) -> OpenTable:
         with self._insert_lock:
-            base = self._collector.not_below_watermarks(self._tracker.verified())
+            base = self._collector.not_below_watermarks(self._tracker.latest_verified())
             if not base.info.schema.equals(columns):
                 raise ReopenError(
                     f"the columns of {self.uri} have changed since the session registered it: "
@@ -196,10 +196,10 @@ class WrittenTable(TableHandle):
         )
 
     def _last_index_recipes(self) -> Sequence[IndexRecipe]:
-        return self._tracker.current.indexes.recipes()
+        return self._tracker.loaded.indexes.recipes()
 
     def _merged_of(self, region_id: UUID) -> int:
-        return self._tracker.current.details.merged_generations.get(region_id, 0)
+        return self._tracker.loaded.details.merged_generations.get(region_id, 0)
 
     def _check_claimable(self, etag: str) -> None:
         # The base may have been restored to an earlier version since the writer was opened.
@@ -211,4 +211,4 @@ class WrittenTable(TableHandle):
         return [(region.spec_id, region.values) for region in regions]
 
     def _region_of(self, spec_id: int, values: Mapping[str, RegionValue]) -> RegionManifest | None:
-        return self._collector.registry.manifest_of(self._tracker.current, spec_id, values)
+        return self._collector.registry.manifest_of(self._tracker.loaded, spec_id, values)

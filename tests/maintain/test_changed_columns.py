@@ -272,9 +272,9 @@ def test_queries_over_other_columns_do_not_share_what_a_region_has_read(tmp_path
     merge_rows(table, pa.Table.from_pylist([_row(1)], SCHEMA))
     flush_rows(table, pa.Table.from_pylist([{**_row(1), "a": 3, "c": 5.0}], SCHEMA))
     collector = table._collector
-    before = collector.newest()
+    before = collector.latest()
     _swap_columns(table.uri)
-    after = collector.newest()
+    after = collector.latest()
     (region,) = collector.registry.regions(before)
     newest = region.refresh()
     generations = _Interrupted(newest.flushed_generations)

@@ -46,7 +46,7 @@ def test_a_newer_version_is_found_whatever_was_cleaned_up_in_between(
     now = [0.0]
     tracker = BaseTracker(table._context, lance.dataset(table.uri), clock=lambda: now[0])
     if tagged:
-        lance.dataset(table.uri).tags.create("kept", tracker.current.version)
+        lance.dataset(table.uri).tags.create("kept", tracker.loaded.version)
     newest = max(_commit(table, number) for number in range(commits))
     _clean_up(table)
     missed = tagged and commits > 1

@@ -132,7 +132,7 @@ def test_generations_that_no_index_lacks_are_let_go_of_before_they_are_collected
 
 def test_a_writer_that_stays_open_keeps_no_version_open(table: mw.Table) -> None:
     found = mw.open_table(table.uri)
-    opened = ref(found._tracker.current.dataset)
+    opened = ref(found._tracker.loaded.dataset)
     with found.writer() as writer:
         writer.upsert(rows(1))
         writer.flush()

@@ -62,7 +62,7 @@ def warm_up(pending: Pending) -> None:
 
 def base_version(table: mw.Table) -> int:
     """The version that a query reads."""
-    base = table._collector.begin("strong").source
+    base = table._collector.base_for("strong").source
     assert isinstance(base, lance_source.LanceSource)
     return int(base.dataset.version)
 
@@ -352,14 +352,14 @@ def test_a_lookup_has_the_columns_of_the_version_that_it_reads(life: Life) -> No
     """Another thread may take note of a newer one meanwhile."""
     reader = mw.open_table(life.uri)
     served_version = reader._collector._served
-    before = served_version.latest()
+    before = served_version.checked()
     lance.dataset(life.uri).alter_columns({"path": "val", "name": "other"})
 
     def served() -> object:
         reader._tracker.reload()
         return before
 
-    with patch.object(served_version, "latest", served):
+    with patch.object(served_version, "checked", served):
         found = reader.get([1])
     assert found.schema.names == ["id", "val", "vec"]
     assert reader.get([1]).schema.names == ["id", "other", "vec"]

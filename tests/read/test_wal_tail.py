@@ -247,7 +247,7 @@ def _end(uri: str) -> list[int]:
 
 
 def _let_time_pass(table: mw.Table) -> None:
-    for reader in table._collector.registry.regions(table._tracker.current):
+    for reader in table._collector.registry.regions(table._tracker.loaded):
         reader.log_end._listed -= 31
 
 

@@ -163,7 +163,7 @@ def test_no_object_that_holds_options_shows_them(server: Talkative) -> None:
         writer.upsert(ROWS)
         shown = [table, writer, table.snapshot(), table.pin(), table.overview(), table._context]
         shown += [open_store(uri, server.options), table._context.store, table._collector]
-        shown += [table._tracker.current, table._tracker.current.dataset.session()]
+        shown += [table._tracker.loaded, table._tracker.loaded.dataset.session()]
         shown += [vars(open_store(uri, server.options))]
         session = session_of("t", table)
         for query in ("SELECT * FROM t", "SELECT * FROM t WHERE id = 1"):
