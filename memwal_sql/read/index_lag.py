@@ -1,9 +1,9 @@
-"""Finds the rows that an index of the base table does not cover yet, where only merges wrote them.
+"""Finds the rows that an index of the base table does not cover yet, if only merges wrote them.
 
-Specification 2, "Indexed Read Plan" and appendix 4: merged generations that an index has not caught
-up with are searched through their own indexes. That is right only while nothing but merges has
-written the fragments that the index lacks (protocol rule 17), so the versions since the index was
-built are looked at; `index_catchup` is not needed for it.
+Specification 2, "Indexed Read Plan" and appendix 4: merged generations that an index lacks are
+searched through their own indexes. That is right only if nothing but merges has written the
+fragments that the index lacks (protocol rule 17), so the versions since the index was built are
+read; `index_catchup` is not needed for it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MARK_BYTES = 150
 
 
 class IndexGaps(Mapping[str, IndexGap]):
-    """The gaps of the indexes of one base version, by index name; each is found when asked for.
+    """The gaps of the indexes of one base version, by index name; each is computed on demand.
 
     `regions` are all regions of a snapshot; a gap in another region can't be bridged.
     """
@@ -108,7 +108,7 @@ class _Since:
         self._caught_up = base.details.index_catchup.get(name, {})
         self._progress: MergeProgress | None = None
         self._lock = Lock()
-        # The version that is looked at next, and the one that the index was built over.
+        # The version that is read next, and the one that the index was built over.
         self._next = self._built = base.version
         self._may_be_newer = True
         self._done = True
@@ -124,9 +124,9 @@ class _Since:
         self._done = fragments == self.covered
 
     def progress(self, commits: Commits) -> MergeProgress | None:
-        """None where that can't be told, or others than merges have written since, or the index
-        covers everything now; and for as long as not all versions since were looked at: each call
-        reads some."""
+        """None if it is unknown, if other programs than merges have written since, or if the index
+        covers everything now; and until all versions since were read, of which each call reads
+        some."""
         with self._lock:
             if not self._done:
                 try:
@@ -139,7 +139,7 @@ class _Since:
 
     def _read_back(self, commits: Commits) -> bool:
         """Go from version to version, from the newest to the one that the index was built over;
-        whether that has come to an end."""
+        true at the end."""
         remaining = VersionsRead.most
         while True:
             commit, read = commits.at(self._next, max(self._built, 1))
@@ -167,9 +167,9 @@ def _fragments(dataset: Any) -> frozenset[int]:
 
 
 class VersionsRead(Thresholds):
-    """So many versions are read `together`: on an object store each takes a round trip. One query
-    reads `most`: where an index is thousands of versions behind, some queries read the fragments
-    that it lacks meanwhile."""
+    """This many versions are read `together`: on an object store each takes a round trip. One query
+    reads `most`: if an index is thousands of versions behind, some queries read the fragments that
+    it lacks meanwhile."""
 
     together = 32
     most = 256
@@ -177,8 +177,8 @@ class VersionsRead(Thresholds):
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A version's merge progress, and whether it left the rows of the one before as they were (see
-    `FoundDetails.preserves_rows_of`)."""
+    """A version's merge progress, and whether it left the rows of the previous version unchanged
+    (see `FoundDetails.preserves_rows_of`)."""
 
     progress: MergeProgress
     leaves_rows: bool
@@ -191,9 +191,9 @@ class Commits:
         self._context = context
 
     def at(self, version: int, lowest: int) -> tuple[Commit, int]:
-        """What made a version, and how many versions were read for it: some before it are, too,
-        down to `lowest`, which counts as one that changed rows. Raises NotFoundError for a version
-        that Lance has cleaned up."""
+        """The commit of a version, and the number of versions read for it. Earlier ones are read
+        too, down to `lowest`, which counts as one that changed rows. Raises NotFoundError for a
+        version that Lance has cleaned up."""
         commit: Commit | None = self._context.scope.store.get(self._key(version))
         if commit is not None:
             return commit, 0

@@ -68,7 +68,7 @@ INDEXES = pa.schema(
 
 
 def regions(base: BaseTable, registry: RegionRegistry) -> pa.Table:
-    """One row a region."""
+    """One row per region."""
 
     def row(region: RegionReader) -> dict[str, object]:
         unflushed = region.unflushed()
@@ -92,7 +92,7 @@ def regions(base: BaseTable, registry: RegionRegistry) -> pa.Table:
 
 
 def generations(base: BaseTable, registry: RegionRegistry) -> pa.Table:
-    """One row a generation: `merged` and `flushed` ones in storage, `memtable` ones in memory."""
+    """One row per generation: `merged` and `flushed` ones in storage, `memtable` ones in memory."""
     rows: list[dict[str, object]] = []
     for region in registry.regions(base):
         unflushed = region.unflushed()
@@ -123,7 +123,7 @@ def generations(base: BaseTable, registry: RegionRegistry) -> pa.Table:
 
 
 def wal(context: TableContext, base: BaseTable, registry: RegionRegistry) -> pa.Table:
-    """One row a WAL entry, from the oldest that has not been collected."""
+    """One row per WAL entry, from the oldest that has not been collected."""
     rows: list[dict[str, object]] = []
     for region in registry.regions(base):
         log = Wal(context.store, region.region_id)
@@ -131,7 +131,7 @@ def wal(context: TableContext, base: BaseTable, registry: RegionRegistry) -> pa.
         for position in log.positions():
             entry = log.read(position)
             if entry is None:
-                continue  # collected since it was listed
+                continue  # collected since the listing
             rows.append(
                 {
                     **_names(region),
@@ -147,7 +147,7 @@ def wal(context: TableContext, base: BaseTable, registry: RegionRegistry) -> pa.
 
 
 def indexes(base: BaseTable) -> pa.Table:
-    """One row an index of the base table, the MemWAL index left out."""
+    """One row per index of the base table, except the MemWAL index."""
     maintained = set(base.details.maintained_indexes)
     key_columns: Sequence[Sequence[str]] = [[name] for name in base.info.primary_key]
     rows = (

@@ -1,7 +1,7 @@
 """The values of regions whose manifests leave them out, as LanceDB does (protocol rules 1 and 11).
 
-It derives a region's id from the values. If few values are possible, the id tells them; otherwise a
-row of the region has them, and the id proves them.
+LanceDB derives a region's id from the values. If few values are possible, the id tells them;
+otherwise a row of the region tells them, and the id proves them.
 """
 
 from __future__ import annotations
@@ -32,12 +32,11 @@ _DERIVED = 5  # the version of a UUID that is derived from a name
 
 
 def with_values(context: TableContext, base: BaseTable, manifest: RegionManifest) -> RegionManifest:
-    """A manifest with the region's values as far as they can be known. Raises
-    StoreUnavailableError."""
+    """A manifest with the region's values, if they can be known. Raises StoreUnavailableError."""
     spec = base.info.spec(manifest.region_spec_id)
     if spec is None or manifest.region_values is not None:
         return manifest
-    # Native code does not note the types of values: the spec knows them.
+    # Native code does not record the types of values: the spec has them.
     typed = RegionManifests(context.store, manifest.region_id, value_types(spec))
     manifest = typed.with_types(manifest)
     if manifest.region_values is not None or not spec.reads_only(base.info.primary_key):
@@ -51,7 +50,7 @@ def with_values(context: TableContext, base: BaseTable, manifest: RegionManifest
 
 
 def may_come(base: BaseTable, manifest: RegionManifest) -> bool:
-    """Whether values that are not known can be known once the region has rows, or they are read."""
+    """Whether unknown values can become known once the region has rows, or they are read."""
     spec = base.info.spec(manifest.region_spec_id)
     if spec is None or not spec.reads_only(base.info.primary_key):
         return False
@@ -59,9 +58,9 @@ def may_come(base: BaseTable, manifest: RegionManifest) -> bool:
 
 
 def is_lancedbs(context: TableContext, base: BaseTable, manifest: RegionManifest) -> bool:
-    """Whether LanceDB must have made a region whose values are not known, as its only rows are some
-    that LanceDB would put there, or as it has none; with other values another region has them.
-    Raises StoreUnavailableError."""
+    """Whether LanceDB must have made a region with unknown values, as all of its rows, if any, are
+    where LanceDB would put them; regions with other values belong to others. Raises
+    StoreUnavailableError."""
     spec = base.info.spec(manifest.region_spec_id)
     if spec is None or not _may_be_derived(spec, manifest):
         return False
@@ -78,8 +77,8 @@ def _may_be_derived(spec: RegionSpec, manifest: RegionManifest) -> bool:
 def _values_of_a_row(
     context: TableContext, base: BaseTable, manifest: RegionManifest, spec: RegionSpec
 ) -> Mapping[str, RegionValue] | None:
-    """The region values of a row that the region has; None where it has none, or where it is
-    damaged, which queries report. Raises StoreUnavailableError."""
+    """The region values of one of its rows; None without rows, or if the row is damaged, which
+    queries report. Raises StoreUnavailableError."""
     try:
         for read in (_flushed_row, _logged_row):
             rows = read(context, base, manifest)

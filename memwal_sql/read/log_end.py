@@ -1,4 +1,4 @@
-"""Where a region's log ends, for readers that find no entry at a position (protocol rule 5)."""
+"""The end of a region's log, for readers that find no entry at a position (protocol rule 5)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _LISTED_SECONDS = 30.0
 
 
 class LogEnd:
-    """Tells the end of a log from an entry that was lost there, as far as that costs little.
+    """Tells the end of a log from a lost last entry, as far as that is cheap.
 
-    On a local disk the next position is probed each time; on an object store, where that would be
+    On a local disk the next position is checked each time; on an object store, where that would be
     a request, the log is listed every 30 seconds.
     """
 
@@ -24,12 +24,12 @@ class LogEnd:
         self._last = 0
 
     def last(self) -> int:
-        """The last position of the log, 0 for none: one listing."""
+        """The last position of the log, 0 if it is empty; one listing."""
         self._listed, self._last = self._clock(), max(self._wal.positions(), default=0)
         return self._last
 
     def is_passed(self, position: int) -> bool:
-        """Whether there are, or have been, entries above a position that had none before: it was
+        """Whether entries exist, or have existed, above a position without an entry: the entry was
         written since, flushed and collected since, or is lost."""
         if not self._wal.remote:
             return self._wal.exists(position + 1)

@@ -30,8 +30,8 @@ Places = npt.NDArray[np.int64]
 def get(
     collector: SnapshotCollector, base: BaseTable, keys: KeyBatch, columns: Sequence[str]
 ) -> pa.Table:
-    """The live rows of distinct `keys` over a base version, in their order, at strong consistency;
-    asks only the regions of the keys. A pinned handle reads its version."""
+    """The live rows of distinct `keys` over a base version, in order, at strong consistency; reads
+    only the regions of the keys. A pinned handle reads its version."""
     if collector.pinned:
         return get_in(collector.snapshot(base, "eventual"), keys, columns)
     output = _output(base.info.schema, columns)
@@ -55,7 +55,7 @@ def get(
 
 
 def _regions_of(collector: SnapshotCollector, base: BaseTable, key: Hashable) -> list[RegionReader]:
-    """The regions that may hold a key."""
+    """The regions that may have a key."""
     info = base.info
     readers = []
     for spec in info.region_specs:
@@ -70,9 +70,9 @@ def _regions_of(collector: SnapshotCollector, base: BaseTable, key: Hashable) ->
 def _routes(
     collector: SnapshotCollector, base: BaseTable, keys: KeyBatch
 ) -> Iterator[tuple[RegionReader, Places]]:
-    """Each region that may hold some of the keys, with the places of those keys.
+    """Each region that may have some of the keys, with the positions of those keys.
 
-    A region without values may hold any key (protocol rule 1).
+    A region without values may have any key (protocol rule 1).
     """
     for spec in base.info.region_specs:
         distinct, index = spec.assign(keys.table)
@@ -88,7 +88,7 @@ def _routes(
 
 
 class _BaseRow:
-    """The row of the base table with the only key, which can be read before it is asked for."""
+    """The row of the base table with the only key, which can be read in advance."""
 
     def __init__(self, key: KeyBatch, source: Source, columns: Sequence[str]) -> None:
         self._key = key
@@ -97,7 +97,7 @@ class _BaseRow:
         self._read: list[tuple[pa.Table, bool] | None] = []
 
     def read(self, newer: Iterable[Source]) -> None:
-        """Read it unless one of these, which may not be all, can have a newer one."""
+        """Read it unless one of these sources, which may not be all, can have a newer row."""
         if not any(source.might_contain(self._key)[0] for source in newer):
             self._read.append(self._source.last(self._key, self._columns))
 
@@ -111,7 +111,7 @@ def _sources(
     regions: Sequence[RegionReader],
     meanwhile: Callable[[list[Source]], None] | None = None,
 ) -> list[tuple[Source, ...]]:
-    """The sources of each region, newest first; `meanwhile` as `SnapshotCollector.sources`."""
+    """The sources of each region, newest first; for `meanwhile` see `SnapshotCollector.sources`."""
     region_sources = collector.sources(base, regions, meanwhile, strong=True)
     if None in [region.values for region in regions]:
         collector.registry.check_values(base, zip(regions, region_sources, strict=True))
@@ -119,8 +119,7 @@ def _sources(
 
 
 def get_in(snapshot: Snapshot, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
-    """The live rows of distinct `keys` in a snapshot that was taken before; asks every region in
-    it."""
+    """The live rows of distinct `keys` in a snapshot; reads every region in it."""
     output = _output(snapshot.info.schema, columns)
     if len(keys) == 1:
         newer = (source for region in snapshot.regions for source in region.sources)
@@ -137,7 +136,7 @@ def _collect(
     base: Source | None,
     output: pa.Schema,
 ) -> pa.Table:
-    """Look for the keys at each part's places in its sources, and for the rest in the base."""
+    """Look up the keys at each part's positions in its sources, and the rest in the base."""
     if not output.names:  # a table without columns would lose its number of rows
         return _collect(keys, parts, base, keys.table.schema).select([])
     rows_found = FoundRows(output)
@@ -165,7 +164,7 @@ def _take(keys: KeyBatch, places: Places) -> KeyBatch:
 
 
 class FoundRows:
-    """Rows gathered from several sources, and the places of their keys in the question."""
+    """Rows gathered from several sources, and the positions of their keys among those given."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -178,7 +177,7 @@ class FoundRows:
         return list(self._schema.names)
 
     def add(self, rows: pa.Table, places: Places) -> None:
-        """Add what `Source.take` returned for the keys asked at `places`; drops tombstones."""
+        """Add the result of `Source.take` for the keys at `places`; drops tombstones."""
         asked = places[rows[KEY_POSITION].to_numpy()]
         deleted = rows[TOMBSTONE].to_numpy()
         rows = rows.select(self._schema.names)
@@ -189,7 +188,7 @@ class FoundRows:
         self._places.append(asked)
 
     def in_order(self) -> pa.Table:
-        """All rows in the order in which their keys were asked for."""
+        """All rows in the order of the given keys."""
         if not self._tables:
             return self._schema.empty_table()
         rows = pa.concat_tables([_as(table, self._schema) for table in self._tables])
@@ -201,10 +200,10 @@ class FoundRows:
 def search(
     keys: KeyBatch, places: Places, sources: Sequence[Source], rows_found: FoundRows
 ) -> Places:
-    """Look for `keys` in `sources`, newest first; returns the places of the keys not found.
+    """Look up `keys` in `sources`, newest first; returns the positions of the keys not found.
 
-    A key is looked for in an older source only while no newer one has it, be it as a row or as a
-    tombstone. `places` are the positions of `keys` in the question.
+    A key is looked up in an older source only if no newer one has it, as a row or as a tombstone.
+    `places` are the positions of `keys` among those given.
     """
     for source in sources:
         if not len(keys):
@@ -223,7 +222,7 @@ def search(
 
 
 def find_one(key: KeyBatch, sources: Iterable[Source | _BaseRow], schema: pa.Schema) -> pa.Table:
-    """The live row of the only key, or no row; `sources` are asked newest first."""
+    """The live row of the only key, or no row; `sources` are read newest first."""
     for source in sources:
         last_row = source.last(key, schema.names)
         if last_row is not None:
@@ -235,7 +234,7 @@ def find_one(key: KeyBatch, sources: Iterable[Source | _BaseRow], schema: pa.Sch
 
 
 def distinct(keys: KeyBatch) -> KeyBatch:
-    """`keys` with each key once, where it came first."""
+    """`keys` without repetitions, in the order of their first occurrence."""
     if len(keys.positions) == len(keys):
         return keys
     last_to_first = zip(reversed(keys.values), range(len(keys) - 1, -1, -1), strict=True)
@@ -244,10 +243,10 @@ def distinct(keys: KeyBatch) -> KeyBatch:
 
 
 def _as(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows of these columns in the types of now."""
+    """Rows of these columns in their current types."""
     if rows.schema.equals(schema):
         return rows
-    # Arrow's cast to the same type refuses a NULL struct if a field in it admits no NULL.
+    # Arrow's cast to the same type refuses a NULL struct with a field that is not nullable.
     columns = [
         column if column.type == field.type else column.cast(field.type)
         for column, field in zip(rows.columns, schema, strict=True)

@@ -1,8 +1,8 @@
 """A snapshot that other processes can rebuild: every task of a distributed read sees the same rows.
 
-A pinned snapshot is small and pickles: the base version, and per region its manifest and how far
-its WAL was written. What it names never changes, so wherever and whenever it is rebuilt, the rows
-are the same; only files that a collection has removed meanwhile make it fail, with an error.
+A pinned snapshot is small and pickles: the base version, and for each region its manifest and the
+end of its WAL. These never change, so wherever and whenever it is rebuilt, the rows are the same;
+only if files were collected meanwhile it fails, with an error.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class PinnedRegion:
     wal_end: int
 
     def rows(self, merged: int) -> int:
-        """About how many rows it holds above the generation `merged`, for sharing out work; 0 if
-        there are none. Those in its WAL are guessed."""
+        """The estimated number of rows above the generation `merged`, for dividing work; 0 if there
+        are none. Rows in its WAL are guessed."""
         unmerged = [g.rows or 1 for g in self.manifest.flushed_generations if g.generation > merged]
         entries = self.wal_end - 1 - self.manifest.replay_after_wal_entry_position
         return sum(unmerged) + entries * _ROWS_OF_AN_ENTRY
@@ -57,7 +57,7 @@ class PinnedSnapshot:
 
 
 class PinnedTable:
-    """Rebuilds pinned snapshots of one table in this process; what can't change is kept."""
+    """Rebuilds pinned snapshots of one table in this process; immutable data is kept."""
 
     def __init__(self, context: TableContext) -> None:
         self._context = context
@@ -66,7 +66,7 @@ class PinnedTable:
         self._memtables: dict[UUID, tuple[PinnedRegion, tuple[MemTableSource, ...]]] = {}
 
     def base(self, version: int) -> BaseTable:
-        """The base table at a version. Raises SourceGoneError when that was cleaned up."""
+        """The base table at a version. Raises SourceGoneError if that was cleaned up."""
         base = self._base
         if base is None or base.version != version or base.source.is_lost:
             options = self._context.storage_options
@@ -79,7 +79,7 @@ class PinnedTable:
         return base
 
     def snapshot(self, pinned: PinnedSnapshot) -> Snapshot:
-        """The snapshot that `pinned` names. Raises SourceGoneError when parts were collected."""
+        """The snapshot that `pinned` describes. Raises SourceGoneError if parts were collected."""
         base = self.base(pinned.version)
         regions = tuple(self._sources(base, region) for region in pinned.regions)
         return Snapshot(base.info, base.source, regions, pinned.regions_pruned)

@@ -1,4 +1,4 @@
-"""Plans over snapshots whose files are still there."""
+"""Plans over snapshots whose files still exist."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from memwal_sql.errors import MemWalError, RetryError, SourceGoneError
 from planner.model import Query, Snapshot
 from planner.plan import plan
 
-# A query over any snapshot: its plan, the sources of which need not be open yet.
+# Makes the plan of a query over a snapshot; its sources need not be open yet.
 Planner = Callable[[Snapshot], Node]
 
 
 def scan(query: Query, snapshot: Snapshot) -> Node:
-    """The plan of a scan. Raises RetryError when the snapshot lacks a column: somebody has dropped
-    or renamed it since the query was made."""
+    """The plan of a scan. Raises RetryError if the snapshot lacks a column: it was dropped or
+    renamed since the query was made."""
     gone = [name for name in query.columns if snapshot.info.schema.get_field_index(name) < 0]
     if gone:
         raise RetryError(
@@ -36,10 +36,10 @@ def opened(node: Node) -> Node:
 
 @dataclass(frozen=True)
 class Watched(Node):
-    """A plan that runs after the table was let go of, as DataFusion runs it. Where files turn out
-    to be gone it looks at the table again: RepairError for good, SourceGoneError for now.
+    """A plan that runs after the table's loop of reads, by DataFusion. If files are gone it reads
+    the table again: RepairError if they are lost, SourceGoneError if a new query works.
 
-    It is seen as the plan itself.
+    It looks like the plan itself.
     """
 
     plan: Node
@@ -82,7 +82,7 @@ class Watched(Node):
 
 
 def watched(node: Node, snapshot: Snapshot) -> Node:
-    """The plan of a query over a snapshot, for who runs it later."""
+    """The plan of a query over a snapshot, to run later."""
     return node if snapshot.missing is None else Watched(node, snapshot.missing)
 
 
@@ -94,7 +94,7 @@ def batches(node: Node) -> Iterator[pa.RecordBatch]:
 def stream(node: Node, limit: int | None = None) -> pa.RecordBatchReader:
     """The rows of a plan, partition by partition, and no more than `limit`.
 
-    Nodes take a limit as a hint to stop early: each partition for itself, and lookups not at all.
+    Nodes take a limit as a hint to stop early: each partition on its own, and lookups ignore it.
     """
     rows = batches(node) if limit is None else _first(batches(node), limit)
     return pa.RecordBatchReader.from_batches(node.schema, rows)

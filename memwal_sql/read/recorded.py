@@ -23,11 +23,11 @@ _BYTES_PER_REGION = 1024
 
 
 def recorded_regions(context: TableContext, base: BaseTable) -> list[RegionManifest] | None:
-    """The region states recorded at `base`; None when none were, or the file has gone, or where a
-    generation that is merged in part is not among them (protocol rule 20).
+    """The region states recorded at `base`; None if none were, if the file is gone, or if they lack
+    a generation that is merged in part (protocol rule 20).
 
-    Readers of the present then take the region manifests instead; a version that was asked for
-    reads as the base table alone (protocol rules 18 and 23).
+    Readers of the present then take the region manifests; a version that was asked for reads as the
+    base table alone (protocol rules 18 and 23).
     """
     key = context.scope.key("recorded regions", base.etag, base.etag)
     cached: list[RegionManifest] | None = context.scope.store.get(key)
@@ -51,13 +51,13 @@ class RecordedValues:
 
     @property
     def key(self) -> ValuesKey:
-        """What no other region of the table has."""
+        """Identifies the region in the table."""
         return self.spec_id, tuple(self.values.values())
 
 
 def recorded_values(context: TableContext, base: BaseTable) -> list[RecordedValues]:
-    """Those of the regions recorded at `base`, as far as they have any; they never change, however
-    old the record is. None of a damaged record, which readers of the present do without."""
+    """The values of the regions recorded at `base` that have any; they never change, however old
+    the record is. Empty for a damaged record, which readers of the present do without."""
     try:
         manifests = recorded_regions(context, base) or []
     except CorruptFileError:
@@ -71,7 +71,7 @@ def recorded_values(context: TableContext, base: BaseTable) -> list[RecordedValu
 
 
 def check_whole(context: TableContext, base: BaseTable) -> None:
-    """Raise RetryError for a version that holds a part of a generation and can't be read with the
+    """Raise RetryError for a version that has a part of a generation and can't be read with the
     rest of it, as no record names the generation."""
     check_parts(context, base, recorded_regions(context, base) or ())
 
@@ -99,7 +99,8 @@ def _covers_parts(base: BaseTable, manifests: Iterable[RegionManifest]) -> bool:
 
 
 class RecordedView:
-    """Made once a base version: planning costs what a query's own regions cost, not all."""
+    """Recorded regions, indexed once per base version: planning then depends on a query's
+    regions."""
 
     def __init__(self, regions: Iterable[tuple[RegionReader, RegionManifest]]) -> None:
         pairs = sorted(regions, key=lambda pair: pair[0].order)
@@ -115,17 +116,17 @@ class RecordedView:
                 self._by_values[(reader.spec_id, tuple(reader.values.values()))] = reader
 
     def manifest(self, reader: RegionReader) -> RegionManifest:
-        """The state that was recorded."""
+        """The recorded state."""
         return self._manifests[reader.region_id]
 
     def kept(self, filters: Sequence[Predicate], info: TableInfo) -> tuple[RegionReader, ...]:
-        """The regions that `prune` keeps, in order."""
+        """The regions that `prune` leaves, in order."""
         candidates = self._pinned(tuple(filters), info) if filters else None
         regions = self.readers if candidates is None else candidates
         return prune(filters, regions, info.region_specs, info.schema)
 
     def _pinned(self, filters: tuple[Predicate, ...], info: TableInfo) -> list[RegionReader] | None:
-        """The regions that the filters pin; None where they leave a spec open."""
+        """The regions that the filters pin; None if they leave a spec open."""
         specs = [spec for spec in info.region_specs if not spec.is_manual]
         if not self._spec_ids <= {spec.spec_id for spec in specs}:
             return None

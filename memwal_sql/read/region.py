@@ -1,4 +1,4 @@
-"""One region as readers see it: its manifest, its generations and what is not flushed yet."""
+"""One region as readers see it: its manifest, its generations and its unflushed rows."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ _GENERATION = attrgetter("generation")
 
 
 class Merged(Thresholds):
-    """So many generations stay open after they were merged: an index lacks them for a moment."""
+    """The number of merged generations that stay open, as an index lacks them for a moment."""
 
     kept_open = 32
 
 
 class StaleBaseError(Exception):
-    """The base version is older than what the region still holds; take a newer one and retry."""
+    """The base version is older than the region's state; take a newer one and retry."""
 
 
 @dataclass(frozen=True)
@@ -63,15 +63,15 @@ class Unflushed:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What a reader has read of its region; replaced as a whole, under one lock.
+    """The state that a reader has read of its region; replaced as a whole, under one lock.
 
     Attributes:
-        manifest: the newest that was read.
-        stored: the columns that the base table had.
-        tail: reads what is not flushed, under these columns: another one means other columns.
-        generations: those that are open, by folder.
-        unmerged: the generations to read over a manifest and a merge progress, newest first.
-        merged: the merge progress of the newest base version.
+        manifest: the newest manifest read.
+        stored: the columns of the base table at that time.
+        tail: reads unflushed rows in these columns; another tail means other columns.
+        generations: the open generations, by folder.
+        unmerged: the generations to read for a manifest and a merge progress, newest first.
+        merged: the merge progress of the latest base version.
         bridged_after: merged generations above this are read, for an index that lacks them.
     """
 
@@ -84,7 +84,7 @@ class _State:
     bridged_after: int = 0
 
     def keeping(self, is_kept: Callable[[str, LanceSource], bool], **changes: Any) -> _State:
-        """With changes, and without the other generations, which memory lets go of."""
+        """The state with changes, without the other generations, which are evicted from memory."""
         kept = {path: s for path, s in self.generations.items() if is_kept(path, s)}
         gone = [s for path, s in self.generations.items() if path not in kept]
         if gone:
@@ -94,8 +94,8 @@ class _State:
 
 @dataclass(frozen=True, slots=True)
 class PendingRead:
-    """What a query asks of a region: `probe`, and beside it what it need not ask for, as it has
-    `memtables`: those of this process's writer of an `epoch`, or none as it does without."""
+    """A read of a region that has begun: the `probe` to ask, and the sources known without it.
+    `memtables` are those of this process's writer of an `epoch`, or none; None to read the WAL."""
 
     state: _State
     probe: RegionProbe
@@ -104,14 +104,14 @@ class PendingRead:
 
     @property
     def sources_in_memory(self) -> tuple[Source, ...]:
-        """The sources that the last probe found, and these MemTables: without any request."""
+        """The sources of the last read, and these MemTables; takes no request."""
         unmerged = self.state.unmerged
         memtables = self.state.tail.memtables if self.memtables is None else self.memtables
         return (*memtables, *(() if unmerged is None else unmerged[2]))
 
 
 class RegionReader:
-    """Follows one region: cheap to ask again, as everything that can't change is kept."""
+    """Follows one region. Reading again is cheap, as immutable data is kept."""
 
     def __init__(self, context: TableContext, manifest: RegionManifest, base: BaseTable) -> None:
         self.region_id: UUID = manifest.region_id
@@ -129,24 +129,24 @@ class RegionReader:
 
     @property
     def manifest(self) -> RegionManifest:
-        """The newest manifest seen so far."""
+        """The newest manifest read so far."""
         return self._state.manifest
 
     def refresh(self) -> RegionManifest:
-        """The latest manifest; two probes when nothing is new."""
+        """The latest manifest; two requests if nothing is new."""
         self.advance(RegionProbe(self._probes, self._state.manifest).latest())
         return self.manifest
 
     def with_values(self, manifest: RegionManifest) -> RegionManifest:
-        """One of the region's manifests with its values, also where native code left them out."""
+        """A manifest of the region with its values, even if native code left them out."""
         if manifest.region_values is not None or self.values is None:
             return manifest
         return replace(manifest, region_values=self.values)
 
     def advance(self, manifest: RegionManifest) -> None:
-        """Remember a manifest; an older one than the newest seen changes nothing.
+        """Note a manifest, unless it is older than the newest.
 
-        Generations that it lists no more are let go of, as their files may be collected.
+        Generations that it no longer lists are dropped, as their files may be collected.
         """
         with self._lock:
             if manifest.version > self._state.manifest.version:
@@ -154,7 +154,7 @@ class RegionReader:
                 self._state = self._state.keeping(lambda path, _: path in listed, manifest=manifest)
 
     def check_progress(self, base: BaseTable) -> None:
-        """Raise RepairError where `base` has merged more generations than there are."""
+        """Raise RepairError if `base` has merged more generations than there are."""
         merged = base.details.merged_generations.get(self.region_id, 0)
         check_progress(self._manifests, self._state.manifest, merged)
 
@@ -163,17 +163,18 @@ class RegionReader:
         return self._unflushed(self.begin_read(None, strong=True))
 
     def begin_read(self, base: BaseTable | None, *, strong: bool) -> PendingRead:
-        """What a query over `base`, or over the one read last, asks of the region; nothing was
-        asked yet. `strong` readers need the rows that are not flushed, too.
+        """A read over `base`, or over the base read last, with nothing asked yet. `strong` reads
+        have the unflushed rows, too.
 
-        This process's own writer answers with its buffered rows as long as nobody has fenced it;
-        every other writer's rows come from the WAL. The MemTables are taken before anything is
-        asked: what is flushed between the two is in both, and dropped later.
+        This process's own writer gives its buffered rows as long as nobody has fenced it; rows of
+        other writers come from the WAL. The MemTables are taken before anything is asked: rows
+        flushed between the two are in both, and dropped later.
         """
         state = self._state if base is None else self._of_columns(base)
         writer = live_writer(self._context.identity, self.region_id) if strong else None
         if writer is not None and not same_columns(writer.entry_schema, state.stored):
-            # The base has other columns since it was opened: the WAL has its rows by field id.
+            # The base has other columns since the writer was opened: the WAL has its rows by field
+            # id.
             with suppress(MemWalError):
                 writer.flush_wal()
             writer = None
@@ -205,10 +206,10 @@ class RegionReader:
         return Unflushed(manifest, memtables)
 
     def pin(self) -> tuple[RegionManifest, int]:
-        """The latest manifest, and the first WAL position above it that is not written yet.
+        """The latest manifest, and the first free WAL position above it.
 
-        What this process's own writer has buffered is written to the WAL first, as other processes
-        find it only there; a writer that can't is fenced or failed, and its rows count for nothing.
+        Buffered rows of this process's own writer are written to the WAL first, as other processes
+        find them only there; a writer that can't is fenced or failed, and its rows do not count.
         """
         writer = live_writer(self._context.identity, self.region_id)
         if writer is not None:
@@ -222,10 +223,10 @@ class RegionReader:
     def sources(
         self, base: BaseTable, manifest: RegionManifest, memtables: tuple[MemTableSource, ...]
     ) -> tuple[Source, ...]:
-        """What a query reads of this region beside the base table, newest first.
+        """The sources of this region that a query reads above the base table, newest first.
 
         Generations up to the merge progress of the base version are left out; the rest must run
-        without a gap (protocol rule 14), else StaleBaseError asks for a newer base version.
+        without a gap (protocol rule 14), otherwise StaleBaseError asks for a newer base version.
         """
         return self._sources(self._of_columns(base), base, manifest, memtables)
 
@@ -270,19 +271,19 @@ class RegionReader:
         gapless = all(b == a + 1 for a, b in pairwise([merged, *found]))
         if len(found) != max(0, last - merged) or not gapless:
             raise StaleBaseError(
-                f"region {self.region_id} lists the generations {found} where those from "
+                f"region {self.region_id} lists the generations {found}, but those from "
                 f"{merged + 1} to {last} are needed over base version {base.version}"
             )
         return tuple(self._generation(state, base, g) for g in reversed(unmerged))
 
     def finish_read(self, base: BaseTable, pending: PendingRead) -> tuple[Source, ...]:
-        """`sources` of now, with every row that is not flushed yet where the probe was `strong`."""
+        """The current `sources`, including all unflushed rows if the read is `strong`."""
         unflushed = self._unflushed(pending)
         return self._sources(pending.state, base, unflushed.manifest, unflushed.memtables)
 
     def merged(self, base: BaseTable, after: int, through: int) -> tuple[Source, ...] | None:
-        """The merged generations above `after` up to `through`, newest first; None where one is
-        not listed any more."""
+        """The merged generations above `after` up to `through`, newest first; None if one is no
+        longer listed."""
         with self._lock:
             lowest = min(self._state.bridged_after, after)
             self._state = replace(self._state, bridged_after=lowest)
@@ -295,8 +296,7 @@ class RegionReader:
         return tuple(self._generation(state, base, one) for one in known)
 
     def _of_columns(self, base: BaseTable) -> _State:
-        """What is read under the columns of `base`, whichever other queries read: what was read
-        under others is forgotten."""
+        """The state for the columns of `base`; data read in other columns is dropped."""
         if base.stored is self._state.stored:
             return self._state
         with self._lock:
@@ -347,12 +347,12 @@ class RegionReader:
 def wal_end(
     wal: Wal, manifests: RegionManifests, manifest: RegionManifest
 ) -> tuple[RegionManifest, int]:
-    """The latest manifest, and the first WAL position above it that is not written yet, or not
-    whole: what is below it counts as complete from then on.
+    """The latest manifest, and the first WAL position above it that is free or has a torn entry:
+    entries below it count as complete from then on.
 
-    `manifest` is any version read before. A position that is not there ends the WAL only if no
-    newer manifest has flushed it (protocol rule 15). Raises CorruptFileError where it is below
-    entries that are there, and where the end is damaged.
+    `manifest` is any version read before. A missing entry ends the WAL only if no newer manifest
+    has flushed it (protocol rule 15). Raises CorruptFileError if it is below existing entries, or
+    the end is damaged.
     """
     while True:
         first = end = manifest.replay_after_wal_entry_position + 1
@@ -361,7 +361,7 @@ def wal_end(
         taken = frozenset(wal.positions()) if found else near
         while end in taken:
             end += 1
-        # What is no file, as a folder, is not listed, and reading it raises.
+        # A folder in place of a file is not listed, and reading it raises.
         unlisted = max(taken, default=0) > end or (found and end == first)
         lost = unlisted and wal.read(end) is None
         newer = manifests.newer(manifest)
@@ -376,8 +376,8 @@ def values_in_order(manifest: RegionManifest, info: TableInfo) -> dict[str, Regi
     """A region's values by field id, in the order of its spec's fields.
 
     None for a region without values, of an unknown spec, or whose values do not fit its spec, and
-    where the spec reads columns outside of the key, so that a key may be in several regions: any
-    row may be in such a region, so it is never pruned (protocol rules 1 and 10).
+    if the spec reads columns outside of the key, so that a key may be in several regions: such a
+    region may have any row, so it is never pruned (protocol rules 1 and 10).
     """
     spec = info.spec(manifest.region_spec_id)
     if spec is None or not spec.reads_only(info.primary_key):
@@ -386,7 +386,7 @@ def values_in_order(manifest: RegionManifest, info: TableInfo) -> dict[str, Regi
     if stored is None:
         stored = lancedb_values(spec, manifest.region_id)
     if stored is None and all(f.transform == "unsharded" for f in spec.fields):
-        # Native code leaves the values out; there is one region, and it is where rows go.
+        # Native code leaves the values out; there is one region, which all rows are routed to.
         return dict.fromkeys(spec.field_ids, 0)
     if stored is None or set(stored) != set(spec.field_ids):
         return None
@@ -398,8 +398,8 @@ def values_in_order(manifest: RegionManifest, info: TableInfo) -> dict[str, Regi
 def may_have_twin(
     region_id: UUID, spec_id: int, values: Mapping[str, RegionValue] | None, info: TableInfo
 ) -> bool:
-    """Whether a program that knows nothing of the region would make another one with its values:
-    LanceDB would, under an id of its own."""
+    """Whether a program that does not know the region would make another with its values: LanceDB
+    would, under an id of its own."""
     spec = info.spec(spec_id)
     derived = None if spec is None or values is None else lancedb_id(spec, values)
     return derived is not None and derived != region_id

@@ -1,4 +1,4 @@
-"""The regions of a table that are known by now, by their ids and by their values."""
+"""The loaded regions of a table, by their ids and by their values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from planner.regions.values import RegionValue
 
 
 class RegionRegistry:
-    """Finds the regions of one table, and keeps a reader of each. Safe to use from several
+    """Finds the regions of one table, and keeps a reader for each. Safe to use from several
     threads."""
 
     def __init__(self, context: TableContext, tracker: BaseTracker, *, pinned: bool) -> None:
@@ -37,8 +37,8 @@ class RegionRegistry:
         self._pinned = pinned
         self._remote = context.store.remote
         self._regions: dict[UUID, RegionReader] = {}
-        self._folders: set[str] = set()  # of these
-        self._passed_over: Sequence[UUID] = ()  # by the last listing
+        self._folders: set[str] = set()  # of these regions
+        self._passed_over: Sequence[UUID] = ()  # in the last listing
         self._by_values: dict[ValuesKey, RegionReader] = {}
         self._twins: dict[ValuesKey, list[RegionReader]] = {}
         self._without_values: tuple[RegionReader, ...] = ()
@@ -49,18 +49,18 @@ class RegionRegistry:
 
     @property
     def passed_over(self) -> int:
-        """The number of regions that the last search for new ones found and its caller did not
+        """The number of regions that the last search for new ones found, but its caller did not
         choose."""
         return sum(region_id not in self._regions for region_id in self._passed_over)
 
     def region_of(
         self, base: BaseTable, key: ValuesKey, keys: Collection[ValuesKey] | None = None
     ) -> RegionReader | None:
-        """The region with these values; regions are listed only while it is not known, or while
-        there may be another one. Raises RepairError where there is.
+        """The region with these values. Regions are listed only while it is unknown, or while there
+        may be another with its values. Raises RepairError if there is.
 
-        Where only regions with the `keys` values are asked for, no other is looked at whose
-        values are recorded.
+        If only regions with the `keys` values are needed, other regions with recorded values are
+        not read.
         """
         region = self._by_values.get(key)
         if region is None:
@@ -81,10 +81,10 @@ class RegionRegistry:
     def manifest_of(
         self, base: BaseTable, spec_id: int, values: Mapping[str, RegionValue]
     ) -> RegionManifest | None:
-        """The manifest of the region with these values, if there is one; what writers ask.
+        """The manifest of the region with these values, if it exists; for writers.
 
-        Raises InvalidCallError where a region's values are not known: it may be the one, and
-        a second region for the same keys would hide rows (protocol rules 10 and 11).
+        Raises InvalidCallError if a region's values are unknown: it may be the one, and a second
+        region for the same keys would hide rows (protocol rules 10 and 11).
         """
         key = spec_id, tuple(values.values())
         try:
@@ -103,25 +103,25 @@ class RegionRegistry:
             raise InvalidCallError(
                 f"{self._context.uri} has regions whose values native code has not written down: "
                 f"{sorted(unknown)}, under ids that LanceDB does not derive from values. Rows "
-                "can't be routed beside them: go on writing with native code, or merge them all, "
-                "remove their folders, and write with this package only"
+                "can't be routed while they exist: go on writing with native code, or merge them "
+                "all, remove their folders, and write with this package only"
             )
         return None if region is None else region.refresh()
 
     def without_values(self, base: BaseTable) -> list[RegionReader]:
-        """Regions given by hand, or made by native code: any key may be in them.
+        """Regions without known values, manual or made by native code: any key may be in them.
 
-        They are listed again when the table has such regions, or no spec to derive them from.
+        They are listed again if the table has such regions, or no spec to derive them from.
         """
         if self._without_values or not base.info.region_specs:
             self.find_new_regions(base)
         return list(self._without_values)
 
     def regions(self, base: BaseTable) -> list[RegionReader]:
-        """Every region of the table, after looking for new ones, in a stable order; their values
-        as far as they can be known now."""
+        """Every region of the table, after a search for new ones, in a stable order, with their
+        values where known."""
         self.find_new_regions(base)
-        # Without its values a region can't be told from one that has the same.
+        # Without its values a region can't be told from one with the same values.
         unknown = [reader for reader in self._without_values if may_come(base, reader.manifest)]
         for manifest in map_remote(
             self._remote, lambda reader: with_values(self._context, base, reader.refresh()), unknown
@@ -132,26 +132,26 @@ class RegionRegistry:
     def check_values(
         self, base: BaseTable, sources_of_regions: Iterable[tuple[RegionReader, Sequence[Source]]]
     ) -> None:
-        """Look again for the values of regions in which rows were found. As long as there are none
-        nothing tells the values, and it does not matter that another region has the same.
+        """Look again for the values of regions in which rows were found. Without rows nothing tells
+        the values, and another region with the same values does not matter.
 
-        Raises StaleBaseError where they are known by that: it may have.
+        Raises StaleBaseError if values became known, as another region may have the same.
         """
         unknown = [reader for reader, rows in sources_of_regions if rows and reader.values is None]
         if unknown and any(may_come(base, reader.manifest) for reader in unknown):
             self.regions(base)
             if any(self._regions[reader.region_id] is not reader for reader in unknown):
-                raise StaleBaseError("the values of regions are known now that were not before")
+                raise StaleBaseError("values of regions became known")
 
     def find_new_regions(
         self,
         base: BaseTable,
         choose: Callable[[list[RecordedValues]], Iterable[RecordedValues]] | None = None,
     ) -> None:
-        """Look for new regions; the values of those that were known before stay as they were.
+        """Load new regions; the values of loaded ones stay unchanged.
 
-        Regions with recorded values are read only if `choose` returns them: a region
-        keeps its values for as long as it lives.
+        Regions with recorded values are read only if `choose` returns them, as a region never
+        changes its values.
         """
         folders = self._context.store.list_folders(MEM_WAL_FOLDER)
         listed = [region_of(folder) for folder in folders if folder not in self._folders]
@@ -178,14 +178,14 @@ class RegionRegistry:
                     self.reader(manifest, base)
 
     def loaded(self) -> list[RegionReader]:
-        """The regions that are known by now, in a stable order."""
-        readers = list(self._regions.values())  # at once, as other threads may add to it
+        """The loaded regions, in a stable order."""
+        readers = list(self._regions.values())  # in one step, as other threads may add to it
         readers.sort(key=attrgetter("order"))
         return readers
 
     def check_twins(self, base: BaseTable) -> None:
-        """Raise RepairError where regions that are known by now have the same values, and
-        StaleBaseError where one of them is merged in a newer base version."""
+        """Raise RepairError if loaded regions have the same values, and StaleBaseError if one of
+        them is merged in a newer base version."""
         for key in tuple(self._twins):
             self._check_twins(base, key)
 
@@ -202,8 +202,8 @@ class RegionRegistry:
         return [reader for reader in regions if reader not in twins or not is_emptied(reader, base)]
 
     def pinned_by(self, base: BaseTable, filters: Sequence[Predicate]) -> list[RegionReader] | None:
-        """The regions of the values that `filters` leave, where all of them are known, and no other
-        region can have their rows; None where that takes a look for new ones."""
+        """The regions of the values that `filters` leave, if all of them are loaded and no other
+        region can have their rows; None if new regions must be looked for."""
         if not filters or self._without_values or not base.info.region_specs:
             return None
         readers = []
@@ -219,7 +219,7 @@ class RegionRegistry:
         return sorted(readers, key=attrgetter("order"))
 
     def reader(self, manifest: RegionManifest, base: BaseTable) -> RegionReader:
-        """The reader of the region of a manifest, which is known from now on."""
+        """The reader of a manifest's region, which is loaded from now on."""
         with self._lock:
             existing = self._regions.get(manifest.region_id)
             if existing is not None and (
@@ -229,7 +229,7 @@ class RegionRegistry:
             reader = RegionReader(self._context, manifest, base)
             self._regions[manifest.region_id] = reader
             self._folders.add(str(manifest.region_id))
-            # Replaced each time, as other threads go through it without the lock.
+            # Replaced each time, as other threads iterate over it without the lock.
             without = tuple(reader for reader in self._without_values if reader is not existing)
             if reader.values is None:
                 self._without_values = (*without, reader)
@@ -259,5 +259,5 @@ class RegionRegistry:
         try:
             manifest = RegionManifests(self._context.store, region_id).recent()
         except NotFoundError:
-            return None  # a folder whose creator has not come to its manifest yet
+            return None  # a folder whose creator has not written its manifest yet
         return with_values(self._context, self._tracker.loaded, manifest)

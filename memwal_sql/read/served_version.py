@@ -1,9 +1,11 @@
 """The base version that queries read: the latest, once they need not wait for its parts.
 
-A version that merges and index commits have made shows the rows of the one before it together with
-the generations that were merged, and these stay where they are for some time. So while what is
-resident is extended to a new version in the background (`warm_up`), queries go on reading the one
-before: what a merge leaves to be read, to be matched and to be looked up costs no query anything.
+The *latest* version is the one in the store, the *loaded* one the latest that the handle has read,
+and the *served* one is the version that queries read. A version made by merges and index commits
+shows the rows of the previous one together with the merged generations, whose files stay for some
+time. So while resident artefacts are extended to a new version in the background (`warm_up`),
+queries go on reading the previous one: no query pays for reading, matching and looking up the
+merged rows.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.manifest import read_etag
 from memwal_sql.storage.base.memwal_index import FoundDetails, read_details_at
 
-# A version that has been replaced for so long is not read any more, ready or not.
+# A version that was replaced this long ago is not read any more, ready or not.
 _MOST_SECONDS = 10.0
 # Artefacts of an older version are evicted this long after queries begin to read the next one.
 _LEAVE_SECONDS = 1.0
@@ -33,15 +35,15 @@ WarmUp = Callable[[BaseTable], None]
 
 
 class Served(Thresholds):
-    """The first query over a version of a table with less than `least_rows` is fast anyway."""
+    """The first query over a version of a table with fewer than `least_rows` is fast anyway."""
 
     least_rows = 100_000
 
 
 @dataclass(frozen=True)
 class _Served:
-    """The version that queries read, the newest one known to show the same rows, and since when
-    there is one."""
+    """The version that queries read, the latest one known to show the same rows, and since when
+    there is such a newer one."""
 
     base: BaseTable
     version: int
@@ -50,7 +52,7 @@ class _Served:
 
 
 class ServedVersion:
-    """Follows the newest version of one table. Safe to use from several threads."""
+    """Follows the latest version of one table. Safe to use from several threads."""
 
     def __init__(
         self,
@@ -91,7 +93,7 @@ class ServedVersion:
             return served.base
         if self._clock() - served.since > _MOST_SECONDS:
             return self.catch_up()
-        if not self._tracker.is_there(served.base.version):  # cleaned up, and its files with it
+        if not self._tracker.is_there(served.base.version):  # cleaned up, with its files
             return self.catch_up()
         with self._lock:
             if self._served.base is not served.base:
@@ -105,14 +107,15 @@ class ServedVersion:
         return served.base
 
     def catch_up(self) -> BaseTable:
-        """Serve the newest version from now on: an older one can't be read any more."""
+        """Serve the latest version from now on: an older one can't be read any more."""
         latest = self._tracker.reload()
         self._serve(latest)
         self._let_go()
         return latest
 
     def _latest_with_same_rows(self, served: _Served) -> _Served | None:
-        """None if the newest version shows others, or queries would not notice its being new."""
+        """None if the latest version shows other rows, or queries would not notice that it is
+        new."""
         base, version, details = served.base, served.version, served.found
         if base.source.rows < Served.least_rows:
             return None
@@ -136,7 +139,7 @@ class ServedVersion:
     def _follow(self, before: BaseTable) -> None:
         try:
             latest = self._tracker.reload()
-            with suppress(Exception):  # is for a query to meet
+            with suppress(Exception):  # a query will meet the error
                 self._warm_up(latest)
             self._serve(latest, before)
             if self._served.base is not latest:  # a query could not wait for it

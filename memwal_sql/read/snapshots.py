@@ -52,7 +52,7 @@ _log = life_log(__name__)
 Consistency = Literal["eventual", "manifest", "strong"]
 CONSISTENCIES = ("eventual", "manifest", "strong")
 ATTEMPTS = 8
-# Readers move on from one version to the next, and back to the one that is served.
+# Readers move on from one version to the next, and back to the served one.
 _MOST_CHECKED = 4
 T = TypeVar("T")
 R = TypeVar("R")
@@ -65,11 +65,11 @@ def check_consistency(value: str) -> None:
 
 
 class SnapshotCollector:
-    """Takes snapshots of one table; keeps what can't change between them.
+    """Takes snapshots of one table; keeps data that can't change between them.
 
     Attributes:
-        pinned: whether one version is read, as it was recorded.
-        registry: the regions that are loaded.
+        pinned: whether one version is read, with its recorded regions.
+        registry: the loaded regions.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class SnapshotCollector:
     ) -> None:
         """
         Args:
-            pinned: read the tracker's version as it was recorded, and never a newer one.
+            pinned: read the tracker's version with its recorded regions, and never a newer one.
             checkpoint: read these regions of a checkpoint over that version.
         """
         self._context = context
@@ -97,8 +97,8 @@ class SnapshotCollector:
         self._lock = Lock()
 
     def base_for(self, consistency: str) -> BaseTable:
-        """The base version that a query begins with: the one that is served, or of the present the
-        newest where the regions are read as they were recorded in it."""
+        """The base version for a query: the served one, or the latest if the query reads the
+        regions recorded in it."""
         check_consistency(consistency)
         recorded = self.pinned or consistency == "eventual"
         return self.not_below_watermarks(self.latest() if recorded else self._served.checked())
@@ -106,8 +106,8 @@ class SnapshotCollector:
     def query(self, consistency: str, take: Callable[[BaseTable], T]) -> T:
         """`over_base` with the version of `base_for`.
 
-        On a remote store `take` is called with the version that is known while it is asked for a
-        newer one, and that again where there is one: of any other error of it nothing is known.
+        On a remote store `take` is called with the loaded version while a newer one is looked for,
+        and again if there is one: errors of the first call do not count.
         """
         if self.pinned or not self._context.store.remote:
             return self.over_base(self.base_for(consistency), take)
@@ -116,20 +116,20 @@ class SnapshotCollector:
         taken: list[T] = []
 
         def take_loaded() -> None:
-            with suppress(Exception):  # raised below where it is none of an older version
+            with suppress(Exception):  # raised below, unless due to an older version
                 taken.append(take(first_base))
 
         base = run_with(True, partial(self.base_for, consistency), take_loaded)
         return taken[0] if taken and base is first_base else self.over_base(base, take)
 
     def over_base(self, base: BaseTable, take: Callable[[BaseTable], T]) -> T:
-        """The result of `take`, which is called with a base version, and with newer ones where the
-        regions are past it, or files of it or of a generation are gone: merged and collected
-        meanwhile means again, never skip (protocol rule 14). Another table may be there now, which
-        `catch_up` says. The one loop of all reads.
+        """The result of `take`, called with a base version, and again with newer ones if the
+        regions are past it, or files of it or of a generation are gone: they were merged and
+        collected meanwhile, and are never skipped (protocol rule 14). `catch_up` raises if another
+        table is there now. All reads use this loop.
 
-        Raises RepairError when that keeps happening, and SourceGoneError where a pinned version
-        lacks files.
+        Raises RepairError if that keeps happening, and SourceGoneError if a pinned version lacks
+        files.
         """
         for _ in range(ATTEMPTS):
             try:
@@ -152,8 +152,8 @@ class SnapshotCollector:
     def snapshot(
         self, base: BaseTable, consistency: str, filters: Sequence[Predicate] = ()
     ) -> Snapshot:
-        """One consistent state of the table over a base version, without the regions that
-        `filters` rule out.
+        """A consistent state of the table over a base version, without the regions that `filters`
+        rule out.
 
         `"eventual"` reads the regions recorded in the MemWAL index, `"manifest"` the region
         manifests, `"strong"` the unflushed rows of every writer too.
@@ -172,8 +172,8 @@ class SnapshotCollector:
         filters: Sequence[Predicate],
         error: SourceGoneError,
     ) -> MemWalError:
-        """The error for files of a snapshot that are gone: a RepairError where the newest snapshot
-        reads the same files, otherwise the error itself, as they were merged and collected."""
+        """The error for missing files of a snapshot: a RepairError if the newest snapshot reads the
+        same files, otherwise the error itself, as they were merged and collected."""
         try:
             now = self.over_base(
                 self.not_below_watermarks(self.catch_up()),
@@ -186,19 +186,19 @@ class SnapshotCollector:
         return gap_error(error) if all(source.identity in needed for source in files) else error
 
     def collect(self, consistency: str, filters: Sequence[Predicate] = ()) -> Snapshot:
-        """The `snapshot` over the newest base version."""
+        """The `snapshot` over the latest base version."""
         check_consistency(consistency)
         return self._over_latest(lambda base: self.snapshot(base, consistency, filters))
 
     def catch_up(self) -> BaseTable:
-        """The newest base version, which queries begin with from now on."""
+        """The latest base version, which is served from now on."""
         return self._tracker.loaded if self.pinned else self._served.catch_up()
 
     def _warm_up(self, base: BaseTable) -> None:
         warm_up(self._current(base, (), strong=True))
 
     def latest(self) -> BaseTable:
-        """The newest base version; of a pinned handle its own."""
+        """The latest base version; the own version of a pinned handle."""
         return self._tracker.loaded if self.pinned else self._tracker.latest()
 
     @property
@@ -209,7 +209,7 @@ class SnapshotCollector:
 
     def pin(self, consistency: str, filters: Sequence[Predicate] = ()) -> PinnedSnapshot:
         """A description of the snapshot that `collect` would read, from which other processes read
-        the same.
+        the same rows.
 
         Buffered rows of this process's own writers are made durable for it.
         """
@@ -220,14 +220,15 @@ class SnapshotCollector:
         return self.over_base(self.not_below_watermarks(self.latest()), take)
 
     def check_watermarks(self, base: BaseTable) -> None:
-        """Raise TableReplacedError when a gap comes from a restore to below what was collected."""
+        """Raise TableReplacedError if a gap comes from a restore below the collected
+        generations."""
         if not self.pinned:
             check_watermarks(self._context.store, base.details.merged_generations)
 
     def not_below_watermarks(self, base: BaseTable) -> BaseTable:
-        """`base`, or a newer version in its place, whose merge progress is not below what was
-        collected: as rows are lost there, whatever is read of it (protocol rule 22). That is asked
-        once a version, and only where progress has not grown from the one before.
+        """`base`, or a newer version in its place, whose merge progress is not below the collected
+        generations: rows are lost there, whatever is read (protocol rule 22). This is checked once
+        per version, and only if progress has not grown since the previous one.
 
         Raises TableReplacedError.
         """
@@ -259,7 +260,7 @@ class SnapshotCollector:
         return self._context.store.remote and not self.registry
 
     def regions_to_merge(self) -> list[RegionReader]:
-        """Every region. Raises RepairError where two have the same values: what is merged last
+        """Every region. Raises RepairError if two have the same values, as the region merged last
         would win."""
 
         def mergeable(base: BaseTable) -> list[RegionReader]:
@@ -282,7 +283,7 @@ class SnapshotCollector:
         def choose(recorded: list[RecordedValues]) -> tuple[RecordedValues, ...]:
             return prune(filters, recorded, info.region_specs, info.schema)
 
-        # No answer about a region depends on which others there are.
+        # No answer about a region depends on the existence of others.
         regions, known_regions = registry.pinned_by(base, filters), len(registry)
         if regions is None:
             if self._context.store.remote and registry:
@@ -319,9 +320,9 @@ class SnapshotCollector:
         *,
         strong: bool,
     ) -> list[tuple[Source, ...]]:
-        """What a query reads of each region. All that has to be asked before it is known that
-        nothing is new is asked for side by side; where something is, the region goes on by
-        itself. On a remote store `meanwhile` is called with the sources that are known already."""
+        """The sources of each region. The probes of all regions are asked together; a region with
+        news then continues on its own. On a remote store `meanwhile` is called with the sources
+        that are in memory."""
         reads = [region.begin_read(base, strong=strong) for region in regions]
         if not self._context.store.remote:
             return [
@@ -399,7 +400,7 @@ class SnapshotCollector:
             else:
                 manifest = manifests[region.region_id] if recorded else region.refresh()
                 end = manifest.replay_after_wal_entry_position + 1
-            region.sources(base, manifest, ())  # raises where this base version is too old
+            region.sources(base, manifest, ())  # raises if this base version is too old
             return PinnedRegion(manifest, end)
 
         pinned = tuple(map_remote(self._context.store.remote, pin, kept))

@@ -1,8 +1,8 @@
 """Regions with the same values (protocol rule 11).
 
-Two that are alive have rows of the same keys, and nothing says which of them are newer. They come
-about where a program did not know of the other's region, as LanceDB and version 0.1 of this package
-do. Readers, writers and mergers refuse them unless one is sealed and has no rows of its own left.
+Two live ones have rows of the same keys, and nothing says which rows are newer. They come about if
+a program did not know the other's region, as with LanceDB and version 0.1 of this package. Readers,
+writers and mergers refuse them unless one is sealed and has no rows of its own left.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ValuesKey = tuple[int, tuple[RegionValue, ...]]
 
 
 def is_emptied(region: RegionReader, base: BaseTable) -> bool:
-    """Whether a region is sealed, and all that it ever had is in the base table."""
+    """Whether a region is sealed, and all of its rows are in the base table."""
     manifest = region.refresh()
     if manifest.status is not RegionStatus.SEALED or _is_unmerged(manifest, base):
         return False
@@ -43,7 +43,7 @@ def check_recorded(
 
 
 def twins_error(uri: str, values: object, regions: Sequence[UUID]) -> RepairError:
-    """The error for regions that have the same values."""
+    """The error for regions with the same values."""
     names = " and ".join(sorted(map(str, regions)))
     return RepairError(
         f"{uri} has two regions with the values {values}: {names}. Of a key that is in both, "

@@ -21,8 +21,8 @@ from memwal_sql.storage.wal.torn import is_skipped
 class WalTail:
     """Replays the WAL above the flushed position into read-only MemTables and keeps them current.
 
-    Asking again costs one probe of the next WAL position when nothing was written meanwhile, and
-    on a local disk one of the position above it.
+    If nothing was written, reading again costs one request for the next WAL position, and on a
+    local disk one for the position above it.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class WalTail:
         self._lock = Lock()
 
     def probe(self, manifest: RegionManifest) -> RegionProbe:
-        """A probe at what `read` has to know, that nothing was asked for yet."""
+        """A probe for `read`, with nothing asked yet."""
         with self._lock:
             return self._probe(manifest)
 
@@ -60,15 +60,15 @@ class WalTail:
     def read(
         self, probe: RegionProbe, manifest: RegionManifest
     ) -> tuple[RegionManifest, tuple[MemTableSource, ...]]:
-        """The MemTables above `manifest`, which is that of `probe` unless a newer one is known by
-        now, or above the newer one that is found.
+        """The MemTables above `manifest`, the manifest of `probe` or a newer one, or above a still
+        newer one that is found.
 
-        A position that is not there ends the tail only if no newer manifest has flushed it
-        (protocol rule 15): a flush and a collection could otherwise hide rows. Raises
-        CorruptFileError, at every call, for one that is missing below others. With news that is
-        seen wherever it is; without, the next entry may be lost and pass for one not written yet,
-        as far as `LogEnd` does not tell. On a local disk more than the next position is probed once
-        after each flush. Raises TornEntryError for a torn entry that a manifest says was complete.
+        A missing entry ends the tail only if no newer manifest has flushed it (protocol rule 15): a
+        flush and a collection could otherwise hide rows. Raises CorruptFileError, at every call,
+        for one that is missing below others. After news that is found at any distance; without
+        news, a lost next entry may pass for one not written yet, unless `LogEnd` tells. On a local
+        disk more than the next position is checked once after each flush. Raises TornEntryError for
+        a torn entry that a manifest says was complete.
         """
         unsure = 0
         with self._lock:
@@ -76,11 +76,11 @@ class WalTail:
                 self._rebase(manifest)
                 if probe.manifest is not manifest or probe.position != self._next:
                     probe = self._probe(manifest)
-                # Before what was found is read: most of it may be flushed by now.
+                # Asked before the entries are read: most of them may be flushed by now.
                 newer = probe.newer()
                 if newer is None and (probe.log_goes_on or self._unsure):
                     whole = self._follow(manifest.wal_entry_position_last_seen)
-                    # What is not there may be flushed by now.
+                    # Missing entries may be flushed by now.
                     latest = RegionProbe(self._probes, manifest).latest()
                     newer = None if latest is manifest else latest
                     if newer is None and not whole:
@@ -96,12 +96,12 @@ class WalTail:
 
     @property
     def memtables(self) -> tuple[MemTableSource, ...]:
-        """The rows that were read last."""
+        """The rows read last."""
         return tuple([generation.memtable.snapshot() for generation in self._replay.memtables])
 
     def _rebase(self, manifest: RegionManifest) -> None:
-        """Let go of what `manifest` has flushed; start anew where it cuts through a MemTable, or an
-        interrupt did."""
+        """Drop MemTables that `manifest` has flushed; start again if it cuts through a MemTable, or
+        after an interrupt."""
         flushed = manifest.replay_after_wal_entry_position
         current = manifest.current_generation
         if (flushed, current) == self._based_on and self._is_whole:
@@ -128,15 +128,15 @@ class WalTail:
         self._based_on = (flushed, current)
 
     def _follow(self, complete: int) -> bool:
-        """Read what is there from the next position on; False where what ended it is missing below
-        other entries."""
-        self._unsure = True  # until all is read: who asks again must not take a gap for the end
+        """Read the entries from the next position on; False if the one that ended it is missing
+        below others."""
+        self._unsure = True  # until all is read: the next call must not take a gap for the end
         whole = self._read_on(complete)
         self._unsure = not whole
         return whole
 
     def _read_on(self, complete: int) -> bool:
-        # Where reading ahead saves round trips, a listing says how far.
+        # Where reading ahead saves round trips, a listing gives the end.
         last = self._end.last() if self._wal.remote else None
         for position, entry in read_ahead(
             self._wal, self._next, None if last is None else last + 1
@@ -147,8 +147,8 @@ class WalTail:
                 if position <= complete and not is_skipped(self._wal, position):
                     raise entry
                 if not self._wal.near(position + 1):
-                    return True  # it may still be under way
-            self._is_whole = False  # where an interrupt (Ctrl-C) comes, the MemTable is in parts
+                    return True  # it may still be being written
+            self._is_whole = False  # an interrupt (Ctrl-C) here leaves the MemTable in parts
             self._replay.add(position, entry)
             self._next = position + 1
             self._is_whole = True

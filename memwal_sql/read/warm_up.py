@@ -1,6 +1,6 @@
-"""Extends the resident artefacts of a table to a new version of its base before queries read that.
+"""Extends the resident artefacts of a table to a new base version before queries read it.
 
-A merge leaves most fragments as they are: the new ones are read and matched here, so that the first
+A merge leaves most fragments unchanged: the new ones are read and matched here, so that the first
 queries over the new version need not.
 """
 
@@ -26,7 +26,7 @@ def warm_up(snapshot: Snapshot) -> None:
     flushed = tuple(source for source in newer if not isinstance(source, MemTableSource))
     base.extend()
     resident.extend(base, _vectors(snapshot.info.schema))
-    for masks in (flushed, newer):  # of searches and of scans
+    for masks in (flushed, newer):  # for searches and for scans
         STALE_SETS.extend(base, masks)
     SOURCE_TEXTS.extend(base, lambda: STALE_SETS.of_base(base, flushed))
     list(snapshot.gaps)

@@ -28,7 +28,7 @@ def changes(
     until: Offsets | None,
     columns: Sequence[str],
 ) -> pa.RecordBatchReader:
-    """See `Table.changes`; `columns` are known to be the table's."""
+    """See `Table.changes`; `columns` are columns of the table."""
     taken = sorted(set(columns) & {field.name for field in FEED_FIELDS})
     if taken:
         raise InvalidCallError(f"the change feed has columns {taken} of its own: leave them out")
@@ -43,7 +43,7 @@ def changes(
         for offset in (start, end):
             if offset is not None and not feed.reaches(offset):
                 raise InvalidCallError(
-                    f"region {reader.name} has not come to WAL position {offset.position} yet: "
+                    f"region {reader.name} has not reached WAL position {offset.position} yet: "
                     "give a place of this table's own feed"
                 )
         if until is None or end is not None:
@@ -94,7 +94,7 @@ def _places(
     offsets: Offsets | None,
     argument: str,
 ) -> dict[UUID, ChangeOffset]:
-    """Places by region id; a mapping may name regions that are not among those to be read."""
+    """Places by region id; a mapping may name regions that are not read."""
     if offsets is None:
         return {}
     if isinstance(offsets, Mapping):

@@ -1,7 +1,7 @@
 """Places in the change feed: plain numbers that survive JSON and a restart.
 
-A place in a region is a WAL position together with a generation: what was published as a whole
-generation, past the WAL (protocol rule 24), comes after the entries of the generations before it.
+A place in a region is a WAL position together with a generation: generations that were published
+whole, past the WAL (protocol rule 24), come after the entries of the generations before them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from memwal_sql.errors import InvalidCallError
 
 Place = int | Sequence[int]
-"""A position, or a position and a generation, as `change_offsets` and the feed's columns give."""
+"""A position, or a position and a generation, as in `change_offsets` and the feed's columns."""
 
 Offsets = Place | Mapping[str, Place]
 """One place for one region, or places by region id or name."""
@@ -23,7 +23,7 @@ Offsets = Place | Mapping[str, Place]
 class ChangeOffset:
     """Everything up to WAL position `position` and generation `generation` was read.
 
-    `generation` is None where only a position is known.
+    `generation` is None if only a position is known.
     """
 
     position: int
@@ -43,6 +43,6 @@ def parse_place(place: Place) -> ChangeOffset:
     if not plain or len(numbers) not in (1, 2) or min(numbers) < 0:
         raise InvalidCallError(
             f"{place!r} is not a place in the change feed: give a WAL position (0: the beginning), "
-            "or [position, generation] as the feed has them in its columns"
+            "or [position, generation] as in the feed's columns"
         )
     return ChangeOffset(numbers[0], numbers[1] if len(numbers) == 2 else None)

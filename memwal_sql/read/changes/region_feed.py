@@ -1,13 +1,13 @@
-"""The change feed: the writes to a region after a given place, in their order.
+"""The change feed of one region: its writes after a given place, in order.
 
-It reads the WAL, so it has all durable rows and no others. Fences are passed over. Entries
-that were collected are a gap, and a gap is an error. Generations that were published past the WAL
-(protocol rule 24) show as generations that no entry belongs to: generations never decrease along
-the WAL and every one up to the manifest's is in storage (rule 6), so between an entry of generation
-2 and one of generation 5 the generations 3 and 4 must have been published whole.
+It reads the WAL, so it has all durable rows and no others. Fences are skipped. Collected entries
+are a gap, and a gap is an error. Generations that were published past the WAL (protocol rule 24)
+show as generations without entries: generations never decrease along the WAL and every one up to
+the manifest's is in storage (rule 6), so between an entry of generation 2 and one of generation 5
+the generations 3 and 4 must have been published whole.
 
-Lance before version 14, which LanceDB 0.40 has, leaves the generation out of its entries. Those of
-its generations that no entry names are told from published ones by who wrote their files.
+Lance before version 14, which LanceDB 0.40 has, leaves the generation out of its entries. Its
+generations without entries are told from published ones by the writer of their files.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ class RegionChanges:
         self._schema = feed_schema(info, columns)
 
     def end(self) -> ChangeOffset:
-        """The place after everything that is there now. Raises CorruptFileError where the end of
-        the WAL is damaged."""
+        """The place after all current entries. Raises CorruptFileError if the end of the WAL is
+        damaged."""
         manifest = self._region.refresh()
         flushed = manifest.replay_after_wal_entry_position
         newest = manifest.current_generation - 1
@@ -102,8 +102,8 @@ class RegionChanges:
         return ChangeOffset(last, newest)
 
     def reaches(self, offset: ChangeOffset) -> bool:
-        """Whether the region has ever come as far as `offset`. Raises CorruptFileError where the
-        entry there, which whoever recorded the place found complete, is damaged."""
+        """Whether the region has ever reached `offset`. Raises CorruptFileError if the entry there,
+        which was complete when the place was recorded, is damaged."""
         if offset.position <= self._region.refresh().replay_after_wal_entry_position:
             return True
         try:
@@ -119,8 +119,8 @@ class RegionChanges:
         """The writes after `after`, up to `until` (default: the current end).
 
         A batch is an entry, or a part of a published generation; a reader that continues at its
-        place misses nothing. Raises ChangesCollectedError when something in between was collected,
-        and CorruptFileError for a damaged WAL.
+        place misses nothing. Raises ChangesCollectedError if changes in between were collected, and
+        CorruptFileError for a damaged WAL.
         """
         position = after.position
         generation = self._generation_at(after)
@@ -160,7 +160,7 @@ class RegionChanges:
                 newest = min(newest, until.generation)
         newer = self._between(manifest, generation, newest + 1, unnumbered)
         if pending is not None:
-            # Who goes on after it need not look again at generations that are in the WAL.
+            # A reader that goes on after it need not check generations in the WAL again.
             yield self._changes(*pending, generation if newer else max(generation, newest))
         for published in newer:
             yield from self._published(manifest, published, position)
@@ -170,8 +170,8 @@ class RegionChanges:
     ) -> list[int]:
         """The generations between two that were published without WAL entries.
 
-        Raises ChangesCollectedError where one is gone, and, after entries that are `unnumbered`,
-        where there is one: it may have come before them.
+        Raises ChangesCollectedError if one is gone and, after entries that are `unnumbered`, if
+        there is any: it may have come before them.
         """
         published = [
             generation
@@ -181,15 +181,15 @@ class RegionChanges:
         if published and unnumbered:
             raise ChangesCollectedError(
                 f"region {self._region.name}: generation {published[0]} was published without WAL "
-                "entries, beside entries of Lance before version 14, which do not say whether they "
+                "entries, among entries of Lance before version 14, which do not say whether they "
                 "are older: take table.change_offsets(), then the rows of table.scan(), and go on "
                 "from there"
             )
         return published
 
     def _is_published(self, manifest: RegionManifest, generation: int) -> bool:
-        """Whether a generation that no entry names has no entries: that is so where Lance wrote it
-        that names the generation in every entry."""
+        """Whether a generation that no entry names has no entries: true if it was written by a
+        Lance that names the generation in every entry."""
         folder = generation_folder(self._region.region_id, self._flushed(manifest, generation).path)
         versions = version_numbers(self._context.store, folder)
         if not versions:
@@ -199,7 +199,7 @@ class RegionChanges:
         return not (library == "lance" and major.isdecimal() and int(major) < _NAMES_GENERATIONS)
 
     def _generation_at(self, after: ChangeOffset) -> int:
-        """The generation that was reached at a place: that of the last entry up to it."""
+        """The generation reached at a place: that of the last entry up to it."""
         if after.generation is not None:
             return after.generation
         for position in range(after.position, 0, -1):
@@ -212,7 +212,7 @@ class RegionChanges:
             if entry is None:
                 raise ChangesCollectedError(
                     f"region {self._region.name}: the entries up to WAL position {after.position} "
-                    "were collected, so that the generation reached there is not known: give "
+                    "were collected, so the generation reached there is unknown: give "
                     "[position, generation] as the place"
                 )
             if entry.generation is not None:
@@ -220,10 +220,10 @@ class RegionChanges:
         return 0
 
     def _extent(self, position: int, until: ChangeOffset | None) -> tuple[RegionManifest, int]:
-        """A manifest, and the last position to be read: not before the one it has flushed.
+        """A manifest, and the last position to read: not before its flushed position.
 
-        That the next position is not there ends the feed only if a manifest that is read after
-        that has not flushed it (protocol rule 15), and if it is not known to be lost.
+        A missing next entry ends the feed only if a manifest that is read later has not flushed it
+        (protocol rule 15), and if it is not known to be lost.
         """
         manifest = self._region.refresh()
         while not self._wal.exists(position + 1):
@@ -234,7 +234,7 @@ class RegionChanges:
             newer = self._region.refresh()
             if newer.version == manifest.version:
                 if passed:
-                    break  # it was written since, or reading it says that it is lost
+                    break  # it was written since, or reading it shows that it is lost
                 return manifest, position
             manifest = newer
         if until is not None:
@@ -261,7 +261,7 @@ class RegionChanges:
                 pending = None
                 for batch in batches_of(dataset.scanner(scan_in_order=True)):
                     if pending is not None:
-                        # Who stops here and goes on later begins the generation again.
+                        # A reader that stops here and goes on later begins the generation again.
                         yield self._changes(pending, position, generation - 1)
                     pending = conform(batch, self._stored)
                 if pending is not None:
@@ -286,7 +286,7 @@ class RegionChanges:
         """The rows of a stored batch as the feed shows them."""
         count = batch.num_rows
         deleted = batch.column(batch.num_columns - 1).to_numpy(zero_copy_only=False)
-        # Where a column admits no null, a delete holds a placeholder.
+        # In a column that is not nullable, a delete has a placeholder.
         kept = pa.array(np.arange(count), mask=deleted) if deleted.any() else None
         columns = []
         for name in self._columns:
