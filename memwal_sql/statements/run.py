@@ -23,12 +23,10 @@ from memwal_sql.statements.definitions.alter import altered
 from memwal_sql.statements.definitions.create import created, refuse_view
 from memwal_sql.statements.definitions.drop import dropped
 from memwal_sql.statements.definitions.indexes import created_index, dropped_index
-from memwal_sql.statements.frame import Frame
 from memwal_sql.statements.procedures import called
 from memwal_sql.statements.queries.as_of import refuse_as_of
 from memwal_sql.statements.queries.datafusion_errors import without_insides
 from memwal_sql.statements.queries.distance_operators import with_distances
-from memwal_sql.statements.queries.one_snapshot import frame
 from memwal_sql.statements.queries.parsed import Statement, parameters_of, parsed, parsed_query
 from memwal_sql.statements.queries.places import StatementError, errors_of_calls
 from memwal_sql.statements.queries.planning import (
@@ -39,7 +37,9 @@ from memwal_sql.statements.queries.planning import (
     refuse_unused,
     scalars,
 )
+from memwal_sql.statements.queries.query_frames import query_frame
 from memwal_sql.statements.queries.settings import check_catalog, run_variable
+from memwal_sql.statements.typed_errors import TypedErrorFrame
 
 
 def sql(
@@ -116,7 +116,7 @@ def _run(
 ) -> datafusion.DataFrame:
     allowed = ALL if options is None else allowed_by(options)
     check_allowed(statement.sql.word, allowed)
-    return Frame(_answered(ctx, statement, parameters, allowed).df)
+    return TypedErrorFrame(_answered(ctx, statement, parameters, allowed).df)
 
 
 def _answered(
@@ -131,7 +131,7 @@ def _answered(
             return answer(ctx, change.run(ctx, parameters))
     word = statement.sql.word
     if word in QUERY_WORDS:
-        return frame(ctx, statement.source, parameters)
+        return query_frame(ctx, statement.source, parameters)
     if word == "EXPLAIN":
         return _explain(ctx, statement, parameters)
     done = _done(ctx, statement, parameters)
@@ -140,7 +140,7 @@ def _answered(
     refuse_as_of(statement)
     if word == "COPY":
         with planning_errors():
-            written = frame(ctx, statement.source, parameters, options=FILES)
+            written = query_frame(ctx, statement.source, parameters, options=FILES)
             return answer(ctx, written.to_arrow_table())
     if word in _INSTEAD:
         raise UnsupportedError(f"mw.sql does not run {word}: {_INSTEAD[word]}")
@@ -207,7 +207,7 @@ def _explain(
         message = "EXPLAIN shows plans of queries, and of changes of rows of MemWAL tables"
         raise explained.unsupported(message, explained.sql.part.start)
     if change is None:
-        plan = frame(ctx, statement.source, parameters)
+        plan = query_frame(ctx, statement.source, parameters)
         return plan if analyzes else _plan(ctx, plan)
     if analyzes:
         raise UnsupportedError(
@@ -216,7 +216,7 @@ def _explain(
     start = explained.sql.part.start if explained.sql.ctes is None else explained.sql.ctes.start
     prefix = statement.source.text[statement.sql.part.start : start]
     query = f"{prefix} {change.target.ctes} {change.query}"
-    return _plan(ctx, frame(ctx, query, parameters, change.target.strong))
+    return _plan(ctx, query_frame(ctx, query, parameters, change.target.strong))
 
 
 def _plan(ctx: datafusion.SessionContext, explained: datafusion.DataFrame) -> datafusion.DataFrame:

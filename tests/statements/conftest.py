@@ -11,7 +11,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.statements.changes import reading
-from memwal_sql.statements.queries import one_snapshot
+from memwal_sql.statements.queries import query_frames
 from memwal_sql.statements.queries.planning import planning_errors
 from tests.statements.beside_duckdb import SCHEMA
 
@@ -37,7 +37,7 @@ def meanwhile(ctx: datafusion.SessionContext, monkeypatch: pytest.MonkeyPatch) -
     """Makes a call, or runs a statement, when the next query of a statement has been answered, or
     its keys have been looked up, or one `after` it."""
     calls: list[Call | None] = []
-    frame, get = one_snapshot.frame, reading.Reading.get
+    frame, get = query_frames.query_frame, reading.Reading.get
 
     def make_next() -> None:
         call = calls.pop(0) if calls else None
@@ -59,7 +59,7 @@ def meanwhile(ctx: datafusion.SessionContext, monkeypatch: pytest.MonkeyPatch) -
         run = (lambda: mw.sql(ctx, call)) if isinstance(call, str) else call
         calls[:] = [*[None] * after, run]
 
-    monkeypatch.setattr(reading, "frame", read)
+    monkeypatch.setattr(reading, "query_frame", read)
     monkeypatch.setattr(reading.Reading, "get", look_up)
     return make
 

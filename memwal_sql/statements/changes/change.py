@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from exec_nodes.keys.keys import KeyBatch
-from memwal_sql.statements.changes.acts import Act, keys_of, row_changes
 from memwal_sql.statements.changes.reading import Reading, with_keys
 from memwal_sql.statements.changes.returning import Returning
+from memwal_sql.statements.changes.row_actions import RowAction, keys_of, row_changes
 from memwal_sql.statements.changes.target import Target
 from memwal_sql.statements.queries.settings import isolation
 from memwal_sql.write.conditional.resolve import RowChanges
@@ -27,11 +27,11 @@ class Change(ABC):
     Attributes:
         target: the table that it changes.
         returning: its RETURNING clause; None for counts.
-        whole: whether it is run again for all rows if another writer changed one of its keys
+        reruns_all: whether it is run again for all rows if another writer changed one of its keys
             meanwhile, as other rows may then change differently.
     """
 
-    whole = False
+    reruns_all = False
 
     def __init__(self, target: Target, returning: Returning | None) -> None:
         self.target = target
@@ -43,7 +43,7 @@ class Change(ABC):
         """The query that finds its rows, for EXPLAIN."""
 
     @abstractmethod
-    def acts(self, reading: Reading, keys: pa.Table | None) -> list[Act]:
+    def actions(self, reading: Reading, keys: pa.Table | None) -> list[RowAction]:
         """The changes to all rows or, at least, to the rows with some keys."""
 
     def counts(self, kinds: Sequence[str]) -> dict[str, int]:
@@ -56,19 +56,19 @@ class Change(ABC):
 
         def read(keys: pa.Table | None) -> RowChanges:
             reading = Reading(ctx, parameters, self.target)
-            acts = self.acts(reading, keys)
+            actions = self.actions(reading, keys)
             if keys is None:
                 done.clear()
             else:
-                acts = [replace(act, rows=with_keys(act.rows, keys)) for act in acts]
+                actions = [replace(action, rows=with_keys(action.rows, keys)) for action in actions]
                 done[:] = [part.without(keys) for part in done]
-            changes = row_changes(self.target, acts)
-            done.append(_Done.of(reading, acts, self))
+            changes = row_changes(self.target, actions)
+            done.append(_Done.of(reading, actions, self))
             return changes
 
         level = isolation(ctx)
         target = self.target
-        target.table.change(read, target.columns, whole=self.whole, isolation=level)
+        target.table.change(read, target.columns, whole=self.reruns_all, isolation=level)
         if self.returning is not None:
             return pa.concat_tables([part.returned for part in done])
         kinds = [kind for part in done for kind in part.kinds]
@@ -85,10 +85,10 @@ class _Done:
     returned: pa.Table
 
     @classmethod
-    def of(cls, reading: Reading, acts: Sequence[Act], change: Change) -> _Done:
-        kinds = [kind for act in acts for kind in [act.kind] * act.rows.num_rows]
-        keys = keys_of(change.target, [act.rows for act in acts])
-        rows = None if change.returning is None else change.returning.rows(reading, acts)
+    def of(cls, reading: Reading, actions: Sequence[RowAction], change: Change) -> _Done:
+        kinds = [kind for action in actions for kind in [action.kind] * action.rows.num_rows]
+        keys = keys_of(change.target, [action.rows for action in actions])
+        rows = None if change.returning is None else change.returning.rows(reading, actions)
         return cls(keys, kinds, pa.table({}) if rows is None else rows)
 
     def without(self, keys: pa.Table) -> _Done:

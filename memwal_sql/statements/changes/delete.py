@@ -9,10 +9,10 @@ import pyarrow as pa
 from exec_nodes.keys.keys import KeyBatch
 from memwal_native import syntax
 from memwal_native.syntax import Expression, Part
-from memwal_sql.statements.changes.acts import DELETE, Act, keys_of
 from memwal_sql.statements.changes.change import Change
 from memwal_sql.statements.changes.reading import Reading
 from memwal_sql.statements.changes.returning import Returning, returning_of
+from memwal_sql.statements.changes.row_actions import DELETE, RowAction, keys_of
 from memwal_sql.statements.changes.target import Target, target_of
 from memwal_sql.statements.queries.parsed import Statement
 
@@ -36,13 +36,13 @@ class Delete(Change):
         columns = ", ".join(map(target.column, names))
         return f"SELECT {columns} {self._where}"
 
-    def acts(self, reading: Reading, keys: pa.Table | None) -> list[Act]:
+    def actions(self, reading: Reading, keys: pa.Table | None) -> list[RowAction]:
         """The deletes, one per row however many other rows match it."""
         rows = reading.rows(self.query, keys)
         if self._matches:
             positions = KeyBatch(keys_of(self.target, [rows])).positions
             rows = rows.take(pa.array(np.fromiter(positions.values(), np.int64)))
-        return [Act(DELETE, rows)]
+        return [RowAction(DELETE, rows)]
 
 
 def delete(

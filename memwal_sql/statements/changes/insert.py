@@ -14,12 +14,12 @@ import pyarrow as pa
 from exec_nodes.keys.keys import KeyBatch
 from memwal_sql.arguments import quoted
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.statements.changes.acts import INSERT, UPDATE, Act, count_keys, keys_of
 from memwal_sql.statements.changes.change import Change
 from memwal_sql.statements.changes.fitting import fitted
 from memwal_sql.statements.changes.merge import MATCHED, NEW, Merge, On, When
 from memwal_sql.statements.changes.reading import Reading
 from memwal_sql.statements.changes.returning import Returning
+from memwal_sql.statements.changes.row_actions import INSERT, UPDATE, RowAction, count_keys, keys_of
 from memwal_sql.statements.changes.target import Target
 from memwal_sql.statements.queries.places import Name
 
@@ -96,11 +96,11 @@ class Upsert(Change):
         """The query for the rows."""
         return self.given.query
 
-    def acts(self, reading: Reading, keys: pa.Table | None) -> list[Act]:
+    def actions(self, reading: Reading, keys: pa.Table | None) -> list[RowAction]:
         """The inserts: the last row of each key."""
         del keys
         rows = self.given.whole_rows(reading)
-        return [Act(INSERT, one_a_key(self.target, rows, "last"), replaces=True)]
+        return [RowAction(INSERT, one_a_key(self.target, rows, "last"), replaces=True)]
 
     def run(self, ctx: datafusion.SessionContext, parameters: Mapping[str, Any]) -> pa.Table:
         """Write the rows, whatever exists. A query over the table itself is run again for rows that
@@ -117,7 +117,9 @@ class Upsert(Change):
     def _answer(self, reading: Reading, rows: pa.Table) -> pa.Table:
         if self.returning is None:
             return pa.table({"count": pa.array([count_keys(self.target, rows)], pa.uint64())})
-        return self.returning.rows(reading, [Act(INSERT, one_a_key(self.target, rows, "last"))])
+        return self.returning.rows(
+            reading, [RowAction(INSERT, one_a_key(self.target, rows, "last"))]
+        )
 
 
 class Overwrite(Upsert):

@@ -8,7 +8,6 @@ import datafusion
 
 from memwal_native import syntax
 from memwal_native.syntax import Conflict, Expression
-from memwal_sql.statements.changes.acts import UPDATE
 from memwal_sql.statements.changes.change import Change
 from memwal_sql.statements.changes.insert import (
     GivenRows,
@@ -19,6 +18,7 @@ from memwal_sql.statements.changes.insert import (
 )
 from memwal_sql.statements.changes.merge import MATCHED, When
 from memwal_sql.statements.changes.returning import Returning, returning_of
+from memwal_sql.statements.changes.row_actions import UPDATE
 from memwal_sql.statements.changes.target import Target, target_of
 from memwal_sql.statements.changes.update import assignments
 from memwal_sql.statements.changes.values import value_rows

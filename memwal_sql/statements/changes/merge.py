@@ -17,11 +17,11 @@ from exec_nodes.arrow.casts import Column, exact_cast
 from exec_nodes.keys.keys import KeyBatch, key_values, one_array
 from memwal_sql.arguments import quoted
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.statements.changes.acts import DELETE, INSERT, UPDATE, Act, keys_of
 from memwal_sql.statements.changes.change import Change
 from memwal_sql.statements.changes.fitting import fitted
 from memwal_sql.statements.changes.reading import ROW, Reading
 from memwal_sql.statements.changes.returning import Returning
+from memwal_sql.statements.changes.row_actions import DELETE, INSERT, UPDATE, RowAction, keys_of
 from memwal_sql.statements.changes.target import Target
 
 # Rows of a WHEN: pairs of both tables, rows of the source alone, rows of the target alone.
@@ -40,14 +40,14 @@ class When:
     Attributes:
         of: `MATCHED`, `NEW` or `ALONE`.
         condition: the text as written; empty for none.
-        act: `INSERT`, `UPDATE`, `DELETE`, or empty for DO NOTHING.
+        action: `INSERT`, `UPDATE`, `DELETE`, or empty for DO NOTHING.
         values: column name -> expression.
         lacking: if the values are `*`, makes the error for columns that the source lacks.
     """
 
     of: str
     condition: str
-    act: str
+    action: str
     values: Mapping[str, str] = field(default_factory=dict)
     lacking: Callable[[Sequence[str]], InvalidCallError] | None = None
 
@@ -89,9 +89,9 @@ class Merge(Change):
         self._on = on
         self.whens = whens
         # A row that is written under the key by which it was looked up concerns no other row.
-        self.whole = any(
-            (when.act == INSERT and not self._keeps_key(when))
-            or (when.act == UPDATE and bool(set(when.values) & set(target.table.primary_key)))
+        self.reruns_all = any(
+            (when.action == INSERT and not self._keeps_key(when))
+            or (when.action == UPDATE and bool(set(when.values) & set(target.table.primary_key)))
             for when in whens
         )
 
@@ -114,7 +114,7 @@ class Merge(Change):
         by_kind = {name: kinds.count(kind) for kind, name in _KIND_NAMES.items()}
         return {"count": len(kinds), **by_kind}
 
-    def acts(self, reading: Reading, keys: pa.Table | None) -> list[Act]:
+    def actions(self, reading: Reading, keys: pa.Table | None) -> list[RowAction]:
         """The changes of all clauses, in order."""
         source, whens = self.read(reading)
         lacking = [n for n in self.target.columns.names if n not in source.column_names]
@@ -124,17 +124,17 @@ class Merge(Change):
         alone = [when for when in whens if when.of == ALONE]
         keys = None if alone or not self._on.key else self._keys(reading, source)
         left = self._joined(reading, source, alone, keys)
-        # A key that is computed may be another one when its row is inserted.
+        # A computed key may be another one when its row is inserted.
         is_own = self._own_columns(source, self._on.key) is not None
         looked_up = keys is not None and self._on.covered and is_own
-        acts = []
+        actions = []
         for when in whens:
             rows = left[when.of]
             places, values = self._applied(reading, when, rows)
-            if when.act:
-                acts.append(self._act(when, rows, places, values, looked_up))
+            if when.action:
+                actions.append(self._action(when, rows, places, values, looked_up))
             left[when.of] = rows.without(places)
-        return acts
+        return actions
 
     def read(self, reading: Reading) -> tuple[pa.Table, Sequence[When]]:
         """The rows of the source, and the clauses."""
@@ -248,26 +248,26 @@ class Merge(Change):
         values = {name: fitted(computed[name], schema.field(name)) for name in when.values}
         return one_array(computed[_ROW]), values
 
-    def _act(
+    def _action(
         self,
         when: When,
         rows: _Rows,
         places: pa.Array,
         values: Mapping[str, Column],
         looked_up: bool,
-    ) -> Act:
+    ) -> RowAction:
         schema, key = self.target.columns, list(self.target.table.primary_key)
-        if when.act == INSERT:
+        if when.action == INSERT:
             columns = [values.get(f.name, pa.nulls(len(places), f.type)) for f in schema]
             is_absent = looked_up and self._keeps_key(when)
-            return Act(INSERT, pa.table(columns, schema=schema), replaces=is_absent)
+            return RowAction(INSERT, pa.table(columns, schema=schema), replaces=is_absent)
         old = rows.tables["target"].take(places)
-        if when.act == DELETE:
-            return Act(DELETE, old)
+        if when.action == DELETE:
+            return RowAction(DELETE, old)
         columns = [values.get(name, old[name]) for name in schema.names]
         moves = not set(values).isdisjoint(key)
         before = old.select(key) if moves else None
-        return Act(UPDATE, pa.table(columns, schema=schema), before)
+        return RowAction(UPDATE, pa.table(columns, schema=schema), before)
 
     def _keeps_key(self, when: When) -> bool:
         """Whether inserted rows have the key by which the table was looked up."""

@@ -11,9 +11,9 @@ from memwal_native import syntax
 from memwal_native.syntax import Expression
 from memwal_sql.arguments import quoted
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.statements.changes.acts import INSERT, UPDATE
 from memwal_sql.statements.changes.merge import Merge, On, When
 from memwal_sql.statements.changes.returning import returning_of
+from memwal_sql.statements.changes.row_actions import INSERT, UPDATE
 from memwal_sql.statements.changes.target import Target, target_of
 from memwal_sql.statements.changes.update import assignments, source_column
 from memwal_sql.statements.queries.parsed import Statement

@@ -15,15 +15,15 @@ from exec_nodes.keys.keys import KeyBatch
 from memwal_sql.arguments import quoted
 from memwal_sql.state.schema import stored_type
 from memwal_sql.statements.changes.target import Target
-from memwal_sql.statements.queries.one_snapshot import frame, may_read
 from memwal_sql.statements.queries.parsed import Text, parsed_query
-from memwal_sql.statements.queries.pins import OneSnapshot, Pins
 from memwal_sql.statements.queries.planning import (
     parser_of,
     planned,
     planning_errors,
 )
+from memwal_sql.statements.queries.query_frames import may_read, query_frame
 from memwal_sql.statements.queries.schemas import in_memory
+from memwal_sql.statements.queries.snapshots import SnapshotTable, StatementSnapshots
 
 # Name of the column with the number of a row, in tables in memory.
 ROW = '"memwal row"'
@@ -41,13 +41,13 @@ class Reading:
         self.ctx = ctx
         self._parameters = parameters
         self._target = target
-        self._pins = Pins()
+        self._snapshots = StatementSnapshots()
 
     def rows(self, query: str, keys: pa.Table | None = None) -> pa.Table:
         """The result of a query; given keys, only its rows with these keys."""
         target = self._target
         query = f"{target.ctes} {query}"
-        answer = frame(self.ctx, query, self._parameters, target.strong, self._pins)
+        answer = query_frame(self.ctx, query, self._parameters, target.strong, self._snapshots)
         with planning_errors():
             rows = _stored((answer if keys is None else _near(answer, keys)).to_arrow_table())
         return rows if keys is None else with_keys(rows, keys)
@@ -72,10 +72,10 @@ class Reading:
         """The rows of the statement's own table with these keys. They are read in the snapshot of
         its queries if one of these reads the table, or if one of the expressions `others`,
         evaluated later, may read any table."""
-        target, tables, key = self._target, self._pins.tables, (self._target.name, None)
+        target, tables, key = self._target, self._snapshots.tables, (self._target.name, None)
         if key not in tables and self._read_tables(others):
-            state = self._pins.state(target.name, target.table)
-            tables[key] = OneSnapshot(target.table, target.columns, target.changed, state)
+            state = self._snapshots.state(target.name, target.table)
+            tables[key] = SnapshotTable(target.table, target.columns, target.changed, state)
         rows = tables.get(key, target.table).get(keys)
         if not rows.schema.equals(target.columns):
             raise target.changed(rows.schema)

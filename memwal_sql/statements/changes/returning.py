@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from memwal_native.syntax import Item
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.statements.changes.acts import Act
 from memwal_sql.statements.changes.reading import ROW, Reading
+from memwal_sql.statements.changes.row_actions import RowAction
 from memwal_sql.statements.changes.target import Target
 from memwal_sql.statements.queries.parsed import Statement
 
@@ -45,21 +45,21 @@ class Returning:
                 )
             self.items += [target.column(name) for name in names]
 
-    def rows(self, reading: Reading, acts: Sequence[Act]) -> pa.Table:
-        """The values for each row, in the order of the acts.
+    def rows(self, reading: Reading, actions: Sequence[RowAction]) -> pa.Table:
+        """The values for each row, in the order of the actions.
 
         Raises InvalidCallError for a null that the writer would refuse, and for expressions that
         give more or fewer rows.
         """
         schema = self._target.columns
-        rows = pa.concat_tables([schema.empty_table(), *(act.rows for act in acts)])
+        rows = pa.concat_tables([schema.empty_table(), *(action.rows for action in actions)])
         for field in schema:
             if not field.nullable and rows[field.name].null_count:
                 raise InvalidCallError(
                     f"column {field.name!r} is not nullable, and a row would have NULL in it"
                 )
         if self._says_action:
-            kinds = [pa.repeat(pa.scalar(act.kind), act.rows.num_rows) for act in acts]
+            kinds = [pa.repeat(pa.scalar(action.kind), action.rows.num_rows) for action in actions]
             rows = rows.append_column(_ACTION, pa.chunked_array(kinds, pa.string()))
         with reading.tables(rows=rows) as names:
             shown = ", ".join([ROW, *self.items])  # ROW first: DISTINCT or ALL is an error

@@ -22,7 +22,6 @@ from memwal_sql.errors import (
 )
 from memwal_sql.session.table_functions import NAME_PARTS, TableName, search_functions, whole_name
 from memwal_sql.statements.queries.parsed import Statement
-from memwal_sql.statements.queries.pins import WritableTable
 from memwal_sql.statements.queries.places import Name
 from memwal_sql.statements.queries.planning import check_names, check_table
 from memwal_sql.statements.queries.seen_columns import (
@@ -30,6 +29,7 @@ from memwal_sql.statements.queries.seen_columns import (
     check_columns,
     columns_changed,
 )
+from memwal_sql.statements.queries.snapshots import WritableTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Target:
 
     @property
     def strong(self) -> Mapping[TableName, pa.Schema]:
-        """The table as an argument of `frame` that is read in its current state."""
+        """The table as an argument of `query_frame` that is read in its current state."""
         return {self.name: self.columns}
 
     def column(self, name: str) -> str:

@@ -10,12 +10,12 @@ import pyarrow as pa
 from memwal_native import syntax
 from memwal_native.syntax import Assignment, Expression
 from memwal_sql.arguments import quoted
-from memwal_sql.statements.changes.acts import UPDATE, Act
 from memwal_sql.statements.changes.change import Change
 from memwal_sql.statements.changes.delete import condition_of, other_tables
 from memwal_sql.statements.changes.fitting import fitted_rows
 from memwal_sql.statements.changes.reading import Reading
 from memwal_sql.statements.changes.returning import Returning, returning_of
+from memwal_sql.statements.changes.row_actions import UPDATE, RowAction
 from memwal_sql.statements.changes.target import Target, target_of
 from memwal_sql.statements.queries.parsed import Statement
 
@@ -37,7 +37,7 @@ class Update(Change):
         self._values = values
         self._where = f"FROM {target.source}{others} {condition}"
         key = target.table.primary_key
-        self.whole = bool(set(key) & set(values))
+        self.reruns_all = bool(set(key) & set(values))
 
     @property
     def query(self) -> str:
@@ -47,20 +47,20 @@ class Update(Change):
             f"{values[name]} AS {quoted(name)}" if name in values else target.column(name)
             for name in target.columns.names
         ]
-        if self.whole:
+        if self.reruns_all:
             key = target.table.primary_key
             columns += [f"{target.qualifier}.{quoted(n)} AS {quoted(_before(n))}" for n in key]
         return f"SELECT {', '.join(columns)} {self._where}"
 
-    def acts(self, reading: Reading, keys: pa.Table | None) -> list[Act]:
+    def actions(self, reading: Reading, keys: pa.Table | None) -> list[RowAction]:
         """Updates."""
         columns, key = self.target.columns, list(self.target.table.primary_key)
         computed = reading.rows(self.query, keys)
         rows = fitted_rows(computed.select(columns.names), columns)
-        if not self.whole:
-            return [Act(UPDATE, rows)]
+        if not self.reruns_all:
+            return [RowAction(UPDATE, rows)]
         before = computed.select(map(_before, key))
-        return [Act(UPDATE, rows, before.rename_columns(key))]
+        return [RowAction(UPDATE, rows, before.rename_columns(key))]
 
 
 def update(

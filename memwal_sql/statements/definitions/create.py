@@ -31,9 +31,9 @@ from memwal_sql.statements.definitions.names import (
     refuse_schema,
     written,
 )
-from memwal_sql.statements.queries.one_snapshot import frame
 from memwal_sql.statements.queries.parsed import Statement
 from memwal_sql.statements.queries.planning import answer, check_names, planning_errors
+from memwal_sql.statements.queries.query_frames import query_frame
 from memwal_sql.storage.retries import with_retries
 from memwal_sql.table import Table
 from memwal_sql.write.router import active_spec
@@ -217,7 +217,7 @@ def _rows(
     columns: pa.Schema,
 ) -> pa.Table:
     """The rows of the AS query, under the given column names."""
-    result = frame(ctx, statement.source.since(query.start), parameters)
+    result = query_frame(ctx, statement.source.since(query.start), parameters)
     with planning_errors():
         rows = result.to_arrow_table()
     if columns.names:

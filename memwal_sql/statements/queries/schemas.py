@@ -12,8 +12,8 @@ from memwal_native import MountedTable
 from memwal_sql.arguments import quoted
 from memwal_sql.session.provider import TableProvider
 from memwal_sql.session.table_functions import Registered, search_functions
-from memwal_sql.statements.queries.pins import OneSnapshot
 from memwal_sql.statements.queries.planning import answer
+from memwal_sql.statements.queries.snapshots import SnapshotTable
 
 _numbers = itertools.count()
 
@@ -47,7 +47,7 @@ def in_memory(
 
 @contextmanager
 def in_schemas(
-    ctx: datafusion.SessionContext, tables: Mapping[str, tuple[str, OneSnapshot, str, bool]]
+    ctx: datafusion.SessionContext, tables: Mapping[str, tuple[str, SnapshotTable, str, bool]]
 ) -> Iterator[None]:
     """A context in which the session has these schemas of one table each, and its searches find
     them; plans that are made in it keep them."""

@@ -6,7 +6,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.statements.changes import reading
-from memwal_sql.statements.queries import one_snapshot
+from memwal_sql.statements.queries import query_frames
 from tests.statements.beside_duckdb import BesideDuckDB, live
 from tests.statements.conftest import Meanwhile
 
@@ -224,13 +224,13 @@ def test_the_rows_of_a_source_are_looked_up_by_their_keys(
 ) -> None:
     fill(ctx)
     queries: list[str] = []
-    frame = one_snapshot.frame
+    frame = query_frames.query_frame
 
     def read(ctx: object, query: str, *args: object, **named: object) -> object:
         queries.append(query)
         return frame(ctx, query, *args, **named)
 
-    monkeypatch.setattr(reading, "frame", read)
+    monkeypatch.setattr(reading, "query_frame", read)
     mw.sql(
         ctx,
         "MERGE INTO t USING s ON t.tenant = lower(s.column1) AND s.column2 = t.id "

@@ -7,7 +7,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_native.syntax import SqlParser
-from memwal_sql.statements.queries import one_snapshot
+from memwal_sql.statements.queries import query_frames
 from memwal_sql.statements.queries.parsed import Text, parsed_query
 
 Q = pa.array([3.2, 0.1])
@@ -89,7 +89,7 @@ def test_text_is_no_call() -> None:
 def test_a_search_and_a_scan_read_one_snapshot(
     table: mw.Table, ctx: datafusion.SessionContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class _WithWrites(one_snapshot.OneSnapshot):
+    class _WithWrites(query_frames.SnapshotTable):
         """A row is replaced after each plan that reads it."""
 
         def planned(self, *args: object) -> object:
@@ -98,7 +98,7 @@ def test_a_search_and_a_scan_read_one_snapshot(
                 writer.delete(pa.table({"id": [3]}))
             return plan
 
-    monkeypatch.setattr(one_snapshot, "OneSnapshot", _WithWrites)
+    monkeypatch.setattr(query_frames, "SnapshotTable", _WithWrites)
     query = """
         SELECT t.id FROM vector_search('t', 'v', [3, 0.1], k => 1) s JOIN public.t ON s.id = t.id
     """

@@ -15,7 +15,7 @@ from memwal_sql.statements.queries.places import errors_of_calls
 from memwal_sql.statements.queries.planning import planning_errors
 
 
-class Frame(datafusion.DataFrame):
+class TypedErrorFrame(datafusion.DataFrame):
     """A DataFusion DataFrame that raises MemWalError where DataFusion raises a bare exception. So
     do the frames and streams that its methods return."""
 
@@ -47,7 +47,7 @@ def _with_errors(method: Callable[..., Any]) -> Callable[..., Any]:
 
 def _ours(result: Any) -> Any:
     if isinstance(result, datafusion.DataFrame):
-        return Frame(result.df)
+        return TypedErrorFrame(result.df)
     if isinstance(result, list):
         return [
             _ours(stream) if isinstance(stream, RecordBatchStream) else stream for stream in result
@@ -58,4 +58,4 @@ def _ours(result: Any) -> Any:
 # Every method is wrapped, as DataFusion returns frames of its own class.
 for _name, _method in vars(datafusion.DataFrame).items():
     if isinstance(_method, FunctionType) and _name != "__init__":
-        setattr(Frame, _name, _with_errors(_method))
+        setattr(TypedErrorFrame, _name, _with_errors(_method))

@@ -27,7 +27,6 @@ from memwal_sql.session.table_functions import (
 )
 from memwal_sql.statements.queries.as_of import Moment, moment_of, without
 from memwal_sql.statements.queries.parsed import Text, parsed_query
-from memwal_sql.statements.queries.pins import OneSnapshot, Pins, State, WritableTable
 from memwal_sql.statements.queries.places import Edit, edited
 from memwal_sql.statements.queries.planning import (
     QUERIES,
@@ -41,6 +40,12 @@ from memwal_sql.statements.queries.search_calls import arguments_of, searched_ta
 from memwal_sql.statements.queries.seen_columns import (
     check_columns,
     columns_changed,
+)
+from memwal_sql.statements.queries.snapshots import (
+    SharedSnapshot,
+    SnapshotTable,
+    StatementSnapshots,
+    WritableTable,
 )
 
 # Stands for the table of a search that is not named by a literal.
@@ -98,12 +103,12 @@ class _Query:
         return [scan for scan in left if scan not in own]
 
 
-def frame(
+def query_frame(
     ctx: datafusion.SessionContext,
     query: str | Text,
     parameters: Mapping[str, Any],
     strong: Mapping[TableName, pa.Schema] = MappingProxyType({}),
-    pins: Pins | None = None,
+    snapshots: StatementSnapshots | None = None,
     options: datafusion.SQLOptions = QUERIES,
 ) -> datafusion.DataFrame:
     """The result of a query over the tables of a session. Each table is read in one snapshot, taken
@@ -112,7 +117,7 @@ def frame(
     Args:
         strong: a table that is read in its current state, whatever its consistency in the session,
             with the columns that the query is made for.
-        pins: the snapshots of the statement that this query is part of.
+        snapshots: the snapshots of the statement that this query is part of.
         options: the kinds of statements that the text may be; queries only by default.
 
     Raises InvalidCallError for a query that DataFusion can't plan, UnsupportedError if a query of a
@@ -125,9 +130,9 @@ def frame(
     ]
     uris = frozenset(cast(WritableTable, table).uri for table in changed)
     source = query if isinstance(query, Text) else Text(query, query)
-    planned_query = _planned(ctx, source, parameters, strong, uris, pins, options)
-    if pins is not None:
-        _check_level(planned_query, uris, pins)
+    planned_query = _planned(ctx, source, parameters, strong, uris, snapshots, options)
+    if snapshots is not None:
+        _check_level(planned_query, uris, snapshots)
     return planned_query.frame
 
 
@@ -137,23 +142,26 @@ def _planned(
     parameters: Mapping[str, Any],
     strong: Mapping[TableName, pa.Schema],
     uris: Collection[str],
-    pins: Pins | None,
+    snapshots: StatementSnapshots | None,
     options: datafusion.SQLOptions = QUERIES,
 ) -> _Query:
     """The query, with the tables at `uris` in their current state under all of their names."""
     parsed = parsed_query(parser_of(ctx), source)
     query = without(source.text, parsed.pasts)
-    if pins is not None:
+    if snapshots is not None:
         check_memberships(parsed.misread)
     uses = list(_uses(ctx, source, parsed, parameters))
-    functions, pinned = search_functions(ctx), Pins() if pins is None else pins
+    functions, pinned = (
+        search_functions(ctx),
+        StatementSnapshots() if snapshots is None else snapshots,
+    )
     times = Counter((use.name, use.moment) for use in uses)
     registrations: dict[TableName, Registered | None] = {}
     if (
-        len(uses) > 1 or pins is not None or strong or parsed.pasts
+        len(uses) > 1 or snapshots is not None or strong or parsed.pasts
     ):  # one scan reads one state anyway
         registrations = {name: functions.registered(name, ctx) for name, _ in times}
-    levels: dict[State, list[str]] = {}
+    levels: dict[SharedSnapshot, list[str]] = {}
     for (name, moment), count in times.items():
         if moment is None and (registration := registrations.get(name)) is not None:
             table = cast(WritableTable, registration.table)
@@ -161,7 +169,7 @@ def _planned(
             level = "strong" if is_strong else registration.consistency
             levels.setdefault(pinned.state(name, table), []).extend([level] * count)
     schemas: dict[tuple[TableName, Moment | None], str] = {}
-    tables: dict[str, tuple[str, OneSnapshot, str, bool]] = {}
+    tables: dict[str, tuple[str, SnapshotTable, str, bool]] = {}
     for name, moment in times:
         registration = registrations.get(name)
         if registration is None:
@@ -175,10 +183,10 @@ def _planned(
             registration.columns,
             registration.consistency,
         )
-        state: State | None = None
+        state: SharedSnapshot | None = None
         if moment is None:
             state = pinned.state(name, table)
-            if len(levels[state]) == 1 and name not in strong and pins is None:
+            if len(levels[state]) == 1 and name not in strong and snapshots is None:
                 continue
             level = max(levels[state], key=CONSISTENCIES.index)
             columns = strong.get(name, columns)
@@ -188,8 +196,8 @@ def _planned(
             if moment is not None:
                 table = moment.of(table)
                 columns = table.schema
-            changed = None if pins is None else partial(columns_changed, ctx, name, columns)
-            pinned.tables[name, moment] = OneSnapshot(table, columns, changed, state)
+            changed = None if snapshots is None else partial(columns_changed, ctx, name, columns)
+            pinned.tables[name, moment] = SnapshotTable(table, columns, changed, state)
         schema = schemas[name, moment] = schema_name()
         tables[schema] = name[-1], pinned.tables[name, moment], level, registration.approximate
     edits = []
@@ -206,7 +214,7 @@ def _planned(
         return _Query(planned(ctx, edited(query, edits), parameters, options), uses, tables)
 
 
-def _check_level(query: _Query, uris: Collection[str], pins: Pins) -> None:
+def _check_level(query: _Query, uris: Collection[str], snapshots: StatementSnapshots) -> None:
     """Raise UnsupportedError for a query that reads one of the tables at `uris` by a view that may
     show an earlier state."""
     if not query.others():
@@ -214,9 +222,9 @@ def _check_level(query: _Query, uris: Collection[str], pins: Pins) -> None:
     with noted_scans() as scanned, planning_errors():
         query.frame.execution_plan()
     for table, consistency in scanned:
-        if getattr(table, "uri", None) not in uris or table in pins.tables.values():
+        if getattr(table, "uri", None) not in uris or table in snapshots.tables.values():
             continue
-        if isinstance(table, OneSnapshot):
+        if isinstance(table, SnapshotTable):
             raise UnsupportedError(
                 "this statement reads the table that it changes through a frame of mw.sql, which "
                 "has a snapshot of its own: use CREATE VIEW, or write its query into the statement"
@@ -235,7 +243,7 @@ def may_read(
     """Whether a query may read a table in its current state, under any name or by a view. False
     only if the plan shows that it does not."""
     functions = search_functions(ctx)
-    planned_query = _planned(ctx, Text(query, query), parameters, {}, (), Pins())
+    planned_query = _planned(ctx, Text(query, query), parameters, {}, (), StatementSnapshots())
     for use in planned_query.uses:
         registration = functions.registered(use.name, ctx) if use.moment is None else None
         if registration is not None and cast(WritableTable, registration.table).uri == table.uri:

@@ -65,7 +65,7 @@ class WritableTable(SqlTable, PastOf, Protocol):
         """Write the changes that a statement computes from the rows that it reads."""
 
 
-class State:
+class SharedSnapshot:
     """A snapshot of one table, taken at first use and shared by all names the statement has for
     it."""
 
@@ -84,7 +84,7 @@ class State:
             return self._taken[1]
 
 
-class OneSnapshot:
+class SnapshotTable:
     """A table in a snapshot that is taken at its first use."""
 
     def __init__(
@@ -92,14 +92,14 @@ class OneSnapshot:
         table: WritableTable,
         columns: pa.Schema,
         changed: ColumnsChanged | None = None,
-        state: State | None = None,
+        state: SharedSnapshot | None = None,
     ) -> None:
         """`columns` are those that queries are made for. `changed` makes the error for other
         columns in the snapshot of a running statement. `state` is shared with its other names."""
         self.schema = columns
         self.uri = table.uri
         self._changed = changed
-        self._state = State(table) if state is None else state
+        self._state = SharedSnapshot(table) if state is None else state
 
     def planned(self, planner: Planner, consistency: str = "strong", _: object = ()) -> Node:
         """The plan of a scan."""
@@ -122,7 +122,7 @@ class OneSnapshot:
         raise UnsupportedError(f"a snapshot of the columns {columns.names} can't be written")
 
 
-class Pins:
+class StatementSnapshots:
     """The tables that the queries of one statement read, each in one snapshot.
 
     Attributes:
@@ -132,9 +132,9 @@ class Pins:
     """
 
     def __init__(self) -> None:
-        self.tables: dict[tuple[TableName, Moment | None], OneSnapshot] = {}
-        self.states: dict[Hashable, State] = {}
+        self.tables: dict[tuple[TableName, Moment | None], SnapshotTable] = {}
+        self.states: dict[Hashable, SharedSnapshot] = {}
 
-    def state(self, name: TableName, table: WritableTable) -> State:
+    def state(self, name: TableName, table: WritableTable) -> SharedSnapshot:
         """The snapshot of a table under one of its names; a past state has one for each name."""
-        return self.states.setdefault(table.newest_of or name, State(table))
+        return self.states.setdefault(table.newest_of or name, SharedSnapshot(table))

@@ -29,7 +29,7 @@ _GIVEN = (
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
+class RowAction:
     """Rows that are inserted, updated or deleted.
 
     Attributes:
@@ -47,20 +47,24 @@ class Act:
     replaces: bool = False
 
 
-def row_changes(target: Target, acts: Sequence[Act]) -> RowChanges:
+def row_changes(target: Target, actions: Sequence[RowAction]) -> RowChanges:
     """The changes for the writer.
 
     Raises InvalidCallError for a row that is changed twice and for a key that two rows get, and
     KeysExistError for a key that another row has.
     """
     keys = partial(keys_of, target)
-    written = [act for act in acts if act.kind != DELETE]
-    moved = [_moved(target, act.before, act.rows) for act in acts if act.before is not None]
-    gone = keys([*(a.rows for a in acts if a.kind == DELETE), *(old for old, _ in moved)])
-    updated = (a.rows if a.before is None else a.before for a in acts if a.kind == UPDATE)
-    _check_once(keys([*(a.rows for a in acts if a.kind == DELETE), *updated]), _MATCHED)
-    _check_once(keys(act.rows for act in written), _GIVEN)
-    inserted = (act.rows for act in acts if act.kind == INSERT and not act.replaces)
+    written = [action for action in actions if action.kind != DELETE]
+    moved = [
+        _moved(target, action.before, action.rows)
+        for action in actions
+        if action.before is not None
+    ]
+    gone = keys([*(a.rows for a in actions if a.kind == DELETE), *(old for old, _ in moved)])
+    updated = (a.rows if a.before is None else a.before for a in actions if a.kind == UPDATE)
+    _check_once(keys([*(a.rows for a in actions if a.kind == DELETE), *updated]), _MATCHED)
+    _check_once(keys(action.rows for action in written), _GIVEN)
+    inserted = (action.rows for action in actions if action.kind == INSERT and not action.replaces)
     new = keys([*inserted, *(new for _, new in moved)])
     if new.num_rows:
         left = frozenset(KeyBatch(gone).values)
@@ -76,7 +80,7 @@ def row_changes(target: Target, acts: Sequence[Act]) -> RowChanges:
         taken = frozenset(KeyBatch(keys(a.rows for a in written)).values) if new.num_rows else ()
         gone = KeyBatch(gone).filter(_not_among(KeyBatch(gone), frozenset(taken))).table
     return RowChanges(
-        pa.concat_tables([act.rows for act in written]) if written else None,
+        pa.concat_tables([action.rows for action in written]) if written else None,
         gone if gone.num_rows or not written else None,
         (keys(old for old, _ in moved), keys(new for _, new in moved)) if moved else None,
     )
