@@ -178,14 +178,14 @@ class FoundRows:
 
     def add(self, rows: pa.Table, places: Places) -> None:
         """Add the result of `Source.take` for the keys at `places`; drops tombstones."""
-        asked = places[rows[KEY_POSITION].to_numpy()]
+        key_places = places[rows[KEY_POSITION].to_numpy()]
         deleted = rows[TOMBSTONE].to_numpy()
         rows = rows.select(self._schema.names)
         if deleted.any():
             live = ~deleted
-            rows, asked = rows.filter(pa.array(live)), asked[live]
+            rows, key_places = rows.filter(pa.array(live)), key_places[live]
         self._tables.append(rows)
-        self._places.append(asked)
+        self._places.append(key_places)
 
     def in_order(self) -> pa.Table:
         """All rows in the order of the given keys."""

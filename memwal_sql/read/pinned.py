@@ -98,12 +98,12 @@ class PinnedTable:
         self, base: BaseTable, pinned: PinnedRegion, name: str
     ) -> tuple[MemTableSource, ...]:
         region = pinned.manifest.region_id
-        kept = self._memtables.get(region)
-        if kept is None or kept[0] != pinned:
+        replayed = self._memtables.get(region)
+        if replayed is None or replayed[0] != pinned:
             wal = Wal(self._context.store, region, base.stored)
-            kept = (pinned, tuple(_replay(wal, pinned, memtables_of(base.info, name))))
-            self._memtables[region] = kept
-        return kept[1]
+            replayed = (pinned, tuple(_replay(wal, pinned, memtables_of(base.info, name))))
+            self._memtables[region] = replayed
+        return replayed[1]
 
 
 def _replay(wal: Wal, pinned: PinnedRegion, make: MakeMemTable) -> Iterator[MemTableSource]:

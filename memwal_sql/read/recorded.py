@@ -119,7 +119,7 @@ class RecordedView:
         """The recorded state."""
         return self._manifests[reader.region_id]
 
-    def kept(self, filters: Sequence[Predicate], info: TableInfo) -> tuple[RegionReader, ...]:
+    def chosen(self, filters: Sequence[Predicate], info: TableInfo) -> tuple[RegionReader, ...]:
         """The regions that `prune` leaves, in order."""
         candidates = self._pinned(tuple(filters), info) if filters else None
         regions = self.readers if candidates is None else candidates

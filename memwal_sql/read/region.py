@@ -85,11 +85,11 @@ class _State:
 
     def keeping(self, is_kept: Callable[[str, LanceSource], bool], **changes: Any) -> _State:
         """The state with changes, without the other generations, which are evicted from memory."""
-        kept = {path: s for path, s in self.generations.items() if is_kept(path, s)}
-        gone = [s for path, s in self.generations.items() if path not in kept]
+        remaining = {path: s for path, s in self.generations.items() if is_kept(path, s)}
+        gone = [s for path, s in self.generations.items() if path not in remaining]
         if gone:
-            STORE.evict(*(one.identity for one in gone), *(one.place for one in gone))
-        return replace(self, generations=kept, unmerged=None, **changes)
+            STORE.evict(*(source.identity for source in gone), *(source.place for source in gone))
+        return replace(self, generations=remaining, unmerged=None, **changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +195,8 @@ class RegionReader:
                 manifest = self.manifest
             if pending.epoch in (None, manifest.writer_epoch):
                 current = manifest.current_generation
-                own = tuple([m for m in pending.memtables if m.generation >= current])
-                return Unflushed(manifest, own)
+                memtables = tuple([m for m in pending.memtables if m.generation >= current])
+                return Unflushed(manifest, memtables)
             writer = live_writer(self._context.identity, self.region_id)
             if writer is not None and writer.epoch < manifest.writer_epoch:
                 writer.taken_over(manifest.writer_epoch)  # or a statement would trust its claim
@@ -239,17 +239,17 @@ class RegionReader:
     ) -> tuple[Source, ...]:
         merged = base.found.details.merged_generations.get(self.region_id, 0)
         newest = self._state
-        known = (newest if newest.tail is state.tail else state).unmerged
+        unmerged = (newest if newest.tail is state.tail else state).unmerged
         has_copies = self._context.cache is not None
-        if known is not None and has_copies and any(source.is_lost for source in known[2]):
-            known = None
-        if known is None or known[0] is not manifest or known[1] != merged:
-            known = manifest, merged, self._flushed(state, base, manifest, merged)
+        if unmerged is not None and has_copies and any(source.is_lost for source in unmerged[2]):
+            unmerged = None
+        if unmerged is None or unmerged[0] is not manifest or unmerged[1] != merged:
+            unmerged = manifest, merged, self._flushed(state, base, manifest, merged)
             with self._lock:
                 if self._state.tail is state.tail:
-                    self._state = replace(self._state, unmerged=known)
+                    self._state = replace(self._state, unmerged=unmerged)
         live = sorted([m for m in memtables if m.rows], key=_GENERATION, reverse=True)
-        return (*live, *known[2])
+        return (*live, *unmerged[2])
 
     def _flushed(
         self, state: _State, base: BaseTable, manifest: RegionManifest, merged: int
@@ -267,11 +267,11 @@ class RegionReader:
                 )
         flushed = sorted(manifest.flushed_generations, key=_GENERATION)
         unmerged = [g for g in flushed if g.generation > merged]
-        found, last = [g.generation for g in unmerged], manifest.current_generation - 1
-        gapless = all(b == a + 1 for a, b in pairwise([merged, *found]))
-        if len(found) != max(0, last - merged) or not gapless:
+        numbers, last = [g.generation for g in unmerged], manifest.current_generation - 1
+        gapless = all(b == a + 1 for a, b in pairwise([merged, *numbers]))
+        if len(numbers) != max(0, last - merged) or not gapless:
             raise StaleBaseError(
-                f"region {self.region_id} lists the generations {found}, but those from "
+                f"region {self.region_id} lists the generations {numbers}, but those from "
                 f"{merged + 1} to {last} are needed over base version {base.version}"
             )
         return tuple(self._generation(state, base, g) for g in reversed(unmerged))
@@ -287,13 +287,15 @@ class RegionReader:
         with self._lock:
             lowest = min(self._state.bridged_after, after)
             self._state = replace(self._state, bridged_after=lowest)
-        listed = {one.generation: one for one in self._state.manifest.flushed_generations}
-        found = [listed.get(number) for number in range(through, after, -1)]
-        known = [one for one in found if one is not None]
-        if len(known) < len(found):
+        listed = {
+            flushed.generation: flushed for flushed in self._state.manifest.flushed_generations
+        }
+        chosen = [listed.get(number) for number in range(through, after, -1)]
+        generations = [flushed for flushed in chosen if flushed is not None]
+        if len(generations) < len(chosen):
             return None
         state = self._of_columns(base)
-        return tuple(self._generation(state, base, one) for one in known)
+        return tuple(self._generation(state, base, flushed) for flushed in generations)
 
     def _of_columns(self, base: BaseTable) -> _State:
         """The state for the columns of `base`; data read in other columns is dropped."""
@@ -357,12 +359,12 @@ def wal_end(
     while True:
         first = end = manifest.replay_after_wal_entry_position + 1
         near = wal.near(first)
-        found = first in near
-        taken = frozenset(wal.positions()) if found else near
+        is_taken = first in near
+        taken = frozenset(wal.positions()) if is_taken else near
         while end in taken:
             end += 1
         # A folder in place of a file is not listed, and reading it raises.
-        unlisted = max(taken, default=0) > end or (found and end == first)
+        unlisted = max(taken, default=0) > end or (is_taken and end == first)
         lost = unlisted and wal.read(end) is None
         newer = manifests.newer(manifest)
         if newer is None and lost:
@@ -390,7 +392,10 @@ def values_in_order(manifest: RegionManifest, info: TableInfo) -> dict[str, Regi
         return dict.fromkeys(spec.field_ids, 0)
     if stored is None or set(stored) != set(spec.field_ids):
         return None
-    if not all(is_value_of(stored[one.field_id], type_of(one.result_type)) for one in spec.fields):
+    if not all(
+        is_value_of(stored[region_field.field_id], type_of(region_field.result_type))
+        for region_field in spec.fields
+    ):
         return None
     return {name: stored[name] for name in spec.field_ids}
 

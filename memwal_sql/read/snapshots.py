@@ -274,11 +274,11 @@ class SnapshotCollector:
         registry, info = self.registry, base.info
         sources_of: dict[RegionReader, tuple[Source, ...]] = {}
 
-        def kept_of(regions: list[RegionReader]) -> tuple[RegionReader, ...]:
-            kept = prune(filters, regions, info.region_specs, info.schema)
-            new = [reader for reader in kept if reader not in sources_of]
+        def read_chosen(regions: list[RegionReader]) -> tuple[RegionReader, ...]:
+            chosen = prune(filters, regions, info.region_specs, info.schema)
+            new = [reader for reader in chosen if reader not in sources_of]
             sources_of.update(zip(new, self.sources(base, new, strong=strong), strict=True))
-            return kept
+            return chosen
 
         def choose(recorded: list[RecordedValues]) -> tuple[RecordedValues, ...]:
             return prune(filters, recorded, info.region_specs, info.schema)
@@ -291,23 +291,23 @@ class SnapshotCollector:
                 run_with(
                     True,
                     partial(registry.find_new_regions, base, choose),
-                    partial(kept_of, readers),
+                    partial(read_chosen, readers),
                 )
             else:
                 registry.find_new_regions(base, choose)
             regions = registry.live(base, registry.loaded())
             known_regions = len(regions)
-        kept = kept_of(regions)
+        chosen = read_chosen(regions)
         registry.check_values(base, sources_of.items())
         collected = tuple(
             RegionSources(
                 reader.region_id, reader.name, reader.spec_id, reader.values, sources_of[reader]
             )
-            for reader in kept
+            for reader in chosen
         )
-        gaps = IndexGaps(self._context, base, kept)
+        gaps = IndexGaps(self._context, base, chosen)
         every = known_regions + registry.passed_over
-        pruned = every - len(kept)
+        pruned = every - len(chosen)
         if pruned:
             _log.debug("%s: %d of %d regions pruned", self._context.uri, pruned, every)
         return Snapshot(base.info, base.source, collected, pruned, gaps=gaps)
@@ -352,14 +352,14 @@ class SnapshotCollector:
             check_recorded(self._context.uri, pairs, base)
             self._view = cached_view = base, RecordedView(pairs)
         view = cached_view[1]
-        kept = view.kept(filters, base.info)
+        chosen = view.chosen(filters, base.info)
         regions = tuple(
             RegionSources(
                 r.region_id, r.name, r.spec_id, r.values, r.sources(base, view.manifest(r), ())
             )
-            for r in kept
+            for r in chosen
         )
-        return Snapshot(base.info, base.source, regions, len(view.readers) - len(kept))
+        return Snapshot(base.info, base.source, regions, len(view.readers) - len(chosen))
 
     def _of_checkpoint(
         self, checkpoint: PinnedSnapshot, base: BaseTable, filters: Sequence[Predicate]
@@ -368,8 +368,8 @@ class SnapshotCollector:
             if self._checkpoint_regions is None:
                 self._checkpoint_regions = PinnedTable(self._context).snapshot(checkpoint).regions
             regions = self._checkpoint_regions
-        kept = prune(filters, regions, base.info.region_specs, base.info.schema)
-        return Snapshot(base.info, base.source, kept, len(regions) - len(kept))
+        chosen = prune(filters, regions, base.info.region_specs, base.info.schema)
+        return Snapshot(base.info, base.source, chosen, len(regions) - len(chosen))
 
     def _pin(
         self, base: BaseTable, consistency: str, filters: Sequence[Predicate]
@@ -392,7 +392,7 @@ class SnapshotCollector:
             regions.sort(key=lambda pair: pair[0].order)
         manifests = {region.region_id: manifest for region, manifest in regions}
         readers = [region for region, _ in regions]
-        kept = prune(filters, readers, base.info.region_specs, base.info.schema)
+        chosen = prune(filters, readers, base.info.region_specs, base.info.schema)
 
         def pin(region: RegionReader) -> PinnedRegion:
             if recorded is None and consistency == "strong":
@@ -403,8 +403,8 @@ class SnapshotCollector:
             region.sources(base, manifest, ())  # raises if this base version is too old
             return PinnedRegion(manifest, end)
 
-        pinned = tuple(map_remote(self._context.store.remote, pin, kept))
-        return PinnedSnapshot(base.version, pinned, len(readers) - len(kept))
+        pinned = tuple(map_remote(self._context.store.remote, pin, chosen))
+        return PinnedSnapshot(base.version, pinned, len(readers) - len(chosen))
 
 
 def _has_grown(before: MergeProgress, now: MergeProgress) -> bool:

@@ -107,19 +107,21 @@ class WalTail:
         if (flushed, current) == self._based_on and self._is_whole:
             return
         replayed = self._replay.memtables
-        kept = [
+        remaining = [
             generation
             for generation in replayed
             if self._is_whole and generation.memtable.generation >= current
         ]
         whole = all(
-            generation.last_position <= flushed for generation in replayed if generation not in kept
+            generation.last_position <= flushed
+            for generation in replayed
+            if generation not in remaining
         )
         for generation in replayed:
-            if generation not in kept:
+            if generation not in remaining:
                 STORE.evict(generation.memtable.identity)
-        if kept and whole and self._next > flushed:
-            replayed[:] = kept
+        if remaining and whole and self._next > flushed:
+            replayed[:] = remaining
         else:
             self._replay = Replay(self._wal, current, self._make)
             self._next = flushed + 1

@@ -57,7 +57,7 @@ def implied(condition: str, schema: pa.Schema) -> list[Predicate]:
     """
     probe = _Probe(schema, lambda filters, _: ["inexact"] * len(filters))
     _plan(condition, probe)
-    return [predicate_of(given) for given in probe.offered]
+    return [predicate_of(predicate) for predicate in probe.offered]
 
 
 def is_never_true(condition: str, schema: pa.Schema) -> bool:
@@ -75,13 +75,13 @@ def prefilters(condition: str, schema: pa.Schema) -> tuple[Condition, ...] | Non
     """
     if is_never_true(condition, schema):
         return None
-    found = conjuncts(condition, schema, lambda filters, _: ["exact"] * len(filters))
-    if found is None:
+    predicates = conjuncts(condition, schema, lambda filters, _: ["exact"] * len(filters))
+    if predicates is None:
         raise UnsupportedError(
             f"filter={condition!r} has a part, such as random(), that can't be applied before the "
             "ranking"
         )
-    return tuple(condition_of(predicate, schema) for predicate in found)
+    return tuple(condition_of(predicate, schema) for predicate in predicates)
 
 
 def filtered(frame: datafusion.DataFrame, condition: str) -> datafusion.DataFrame:

@@ -74,10 +74,10 @@ def noted_scans() -> Iterator[Sequence[tuple[ReadTable, str]]]:
     """A context that yields the tables scanned by plans made in this thread, each with its
     consistency. Names do not tell, as a view keeps the table that a name meant when it was
     created."""
-    before, found = _noted.scans, list[tuple[ReadTable, str]]()
-    _noted.scans = found
+    before, noted = _noted.scans, list[tuple[ReadTable, str]]()
+    _noted.scans = noted
     try:
-        yield found
+        yield noted
     finally:
         _noted.scans = before
 
@@ -155,7 +155,7 @@ class TableProvider:
         `limit` is given only if every filter is exact.
         """
         note_scan(self._table, self._consistency)
-        conditions = [self._condition(given) for given in filters]
+        conditions = [self._condition(filter_) for filter_ in filters]
         exact = tuple(condition for condition in conditions if _is_exact(condition))
         names = self.schema.names
         columns = names if projection is None else [names[index] for index in projection]
@@ -185,8 +185,8 @@ class TableProvider:
         nulls_first: bool,
     ) -> Node | None:
         order = Order(exact=not self._approximate, nulls_first=nulls_first)
-        found = plan_nearest(query, Nearest(column, metric, vector, k, order), scanned, snapshot)
-        return None if found is None else watched(opened(found), snapshot)
+        plan = plan_nearest(query, Nearest(column, metric, vector, k, order), scanned, snapshot)
+        return None if plan is None else watched(opened(plan), snapshot)
 
     def check_insert(self, nulls: Sequence[str]) -> None:
         """Raise InvalidCallError if an INSERT sets columns to NULL that it may have left out.
@@ -205,21 +205,21 @@ class TableProvider:
 
 def answers(filters: Sequence[memwal_native.Predicate], schema: pa.Schema) -> list[str]:
     """Whether the sources of a table apply each filter as DataFusion would: `"exact"` if so."""
-    return [_answer(condition_of(given, schema)) for given in filters]
+    return [_answer(condition_of(filter_, schema)) for filter_ in filters]
 
 
 def of_columns(snapshot: Snapshot, schema: pa.Schema, name: str | None = None) -> Snapshot:
     """The snapshot, if it has the columns of `schema`; given `name`, the name that a table with
     these columns was registered as, it must have no others. Raises ReopenError."""
-    found = snapshot.info.schema
-    if found.equals(schema) or (name is None and set(schema) <= set(found)):
+    current = snapshot.info.schema
+    if current.equals(schema) or (name is None and set(schema) <= set(current)):
         return snapshot
     if name is None:
         raise ReopenError(
             "the columns of a table have changed since this query, or a view in it, was made: make "
-            f"it again for {found.names}"
+            f"it again for {current.names}"
         )
-    raise other_columns(name, schema, found)
+    raise other_columns(name, schema, current)
 
 
 def other_columns(name: str, then: pa.Schema, now: pa.Schema) -> ReopenError:

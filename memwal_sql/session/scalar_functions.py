@@ -67,10 +67,10 @@ class TextMatches:
     """The texts that the conditions of one scan match.
 
     Attributes:
-        found: for each condition that calls `match`, its literal texts and the analyzers.
+        literals: for each condition that calls `match`, its literal texts and the analyzers.
     """
 
-    found: frozenset[tuple[frozenset[str], frozenset[Analyzer]]]
+    literals: frozenset[tuple[frozenset[str], frozenset[Analyzer]]]
 
     def check_beside(self, other: TextMatches) -> None:
         """Raise UnsupportedError if a condition of a joined scan may be a copy of one of these.
@@ -78,8 +78,8 @@ class TextMatches:
         DataFusion copies conditions over the equal columns of a join, and a copy looks like a
         condition of the user. A copy means the same if both scans tokenize texts in the same way.
         """
-        for texts, analyzers in self.found:
-            for others, by in other.found:
+        for texts, analyzers in self.literals:
+            for others, by in other.literals:
                 if analyzers != by and (texts & others or not texts or not others):
                     raise UnsupportedError(
                         f"match(column, {min(texts & others, default='...')!r}) would also reach a "
@@ -91,11 +91,16 @@ class TextMatches:
 
 def text_matches(conditions: Iterable[Condition], snapshot: Snapshot) -> TextMatches | None:
     """The texts that these conditions of a scan match; None if they do not call `match`."""
-    found = [one for one in conditions if one.lance is None and calls_match(one)]
-    if not found:
+    matching = [
+        condition for condition in conditions if condition.lance is None and calls_match(condition)
+    ]
+    if not matching:
         return None
     return TextMatches(
-        frozenset((_literals(one.text), frozenset(_analyzers(one, snapshot))) for one in found)
+        frozenset(
+            (_literals(condition.text), frozenset(_analyzers(condition, snapshot)))
+            for condition in matching
+        )
     )
 
 
@@ -175,15 +180,15 @@ def match(texts: pa.Array, queries: pa.Array) -> pa.Array:
 
 def _matched(texts: pa.Array, queries: pa.Array) -> pa.Array:
     analyzer = _analyzer()
-    found = np.zeros(len(texts), np.bool_)
+    matched = np.zeros(len(texts), np.bool_)
     for query in pc.unique(queries.drop_null()):
         tokens = pa.array(sorted(set(analyzer.tokens(query.as_py()))), pa.string())
         rows = pc.fill_null(pc.equal(queries, query), False).to_numpy(zero_copy_only=False)
         places = np.flatnonzero(rows)
         if len(tokens):
-            found[places] = _have_all(analyzer, texts.take(pa.array(places)), tokens)
-    known = pc.and_(texts.is_valid(), queries.is_valid())
-    return pc.if_else(known, pa.array(found), pa.scalar(None, pa.bool_()))
+            matched[places] = _have_all(analyzer, texts.take(pa.array(places)), tokens)
+    is_valid = pc.and_(texts.is_valid(), queries.is_valid())
+    return pc.if_else(is_valid, pa.array(matched), pa.scalar(None, pa.bool_()))
 
 
 def _analyzer() -> Analyzer:
@@ -208,20 +213,20 @@ def _analyzer() -> Analyzer:
 
 
 def _have_all(analyzer: Analyzer, texts: pa.Array, tokens: pa.Array) -> Mask:
-    own, lengths = analyzer.tokens_of(texts)
-    places = pc.index_in(pa.array(own, pa.string()), value_set=tokens)
-    known = places.is_valid().to_numpy(zero_copy_only=False)
-    rows = np.repeat(np.arange(len(texts)), lengths)[known]
-    found = np.zeros((len(texts), len(tokens)), np.bool_)
-    found[rows, places.drop_null().to_numpy()] = True
-    return np.asarray(found.all(axis=1))
+    text_tokens, lengths = analyzer.tokens_of(texts)
+    places = pc.index_in(pa.array(text_tokens, pa.string()), value_set=tokens)
+    is_token = places.is_valid().to_numpy(zero_copy_only=False)
+    rows = np.repeat(np.arange(len(texts)), lengths)[is_token]
+    has_token = np.zeros((len(texts), len(tokens)), np.bool_)
+    has_token[rows, places.drop_null().to_numpy()] = True
+    return np.asarray(has_token.all(axis=1))
 
 
-def l2_distance(one: pa.Array, other: pa.Array) -> pa.Array:
+def l2_distance(left: pa.Array, right: pa.Array) -> pa.Array:
     """DataFusion's `array_distance` under another name: the Euclidean distance of each pair of
     lists; null if one of them, or an element, is null."""
     with _remembered():
-        return _distances(one, other)
+        return _distances(left, right)
 
 
 @contextmanager
@@ -234,20 +239,20 @@ def _remembered() -> Iterator[None]:
         raise
 
 
-def _distances(one: pa.Array, other: pa.Array) -> pa.Array:
-    known = pc.and_(one.is_valid(), other.is_valid())
-    ones, others = one.filter(known), other.filter(known)
-    lengths = pc.list_value_length(ones)
-    if not lengths.equals(pc.list_value_length(others)):
+def _distances(left: pa.Array, right: pa.Array) -> pa.Array:
+    is_valid = pc.and_(left.is_valid(), right.is_valid())
+    lefts, rights = left.filter(is_valid), right.filter(is_valid)
+    lengths = pc.list_value_length(lefts)
+    if not lengths.equals(pc.list_value_length(rights)):
         raise InvalidCallError("l2_distance needs lists of the same length")
-    differences = pc.subtract(ones.flatten(), others.flatten())
-    rows = np.repeat(np.arange(len(ones)), lengths.to_numpy())
-    void = np.zeros(len(ones), np.bool_)
+    differences = pc.subtract(lefts.flatten(), rights.flatten())
+    rows = np.repeat(np.arange(len(lefts)), lengths.to_numpy())
+    void = np.zeros(len(lefts), np.bool_)
     void[rows[differences.is_null().to_numpy(zero_copy_only=False)]] = True
     numbers = pc.fill_null(differences, 0.0).to_numpy()
-    found = np.sqrt(np.bincount(rows, numbers * numbers, len(ones)))
-    result = np.full(len(one), np.nan)
-    empty = np.ones(len(one), np.bool_)
-    place = np.flatnonzero(known.to_numpy(zero_copy_only=False))
-    result[place], empty[place] = found, void
+    distances = np.sqrt(np.bincount(rows, numbers * numbers, len(lefts)))
+    result = np.full(len(left), np.nan)
+    empty = np.ones(len(left), np.bool_)
+    place = np.flatnonzero(is_valid.to_numpy(zero_copy_only=False))
+    result[place], empty[place] = distances, void
     return pa.array(result, mask=empty)

@@ -60,7 +60,7 @@ class SearchProvider:
         note_scan(self._table, self._consistency)
         names = self.schema.names
         projected = tuple(names if projection is None else (names[index] for index in projection))
-        found = [p for p in predicates if self._ranking(p)]
+        on_ranking = [p for p in predicates if self._ranking(p)]
         ranked = (p for p in predicates if not self._ranking(p))
         filters = tuple(condition_of(p, self._columns) for p in ranked)
         columns = tuple(name for name in projected if name in self._columns.names)
@@ -76,9 +76,9 @@ class SearchProvider:
         node = self._table.planned(plan, self._consistency, ruling)
         snapshot = planned[-1]
         node = watched(node, snapshot)
-        if found:
+        if on_ranking:
             output = pa.schema([node.schema.field(name) for name in projected])
-            conditions = tuple(condition_of(p, self.schema) for p in found)
+            conditions = tuple(condition_of(p, self.schema) for p in on_ranking)
             node = FilterExec(node, conditions, output)
         elif tuple(node.schema.names) != projected:
             node = ProjectionExec(node, projected)

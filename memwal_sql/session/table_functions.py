@@ -62,23 +62,29 @@ class _Function:
     search: MakeSearch
 
 
-def _vector(schema: pa.Schema, given: Sequence[Expr], k: Any, options: Mapping[str, Any]) -> Search:
-    column = name_literal(given[0], "the vector column")
-    return vector_search(schema, column, literal(given[1], "the query vector"), k, options)
+def _vector(
+    schema: pa.Schema, arguments: Sequence[Expr], k: Any, options: Mapping[str, Any]
+) -> Search:
+    column = name_literal(arguments[0], "the vector column")
+    return vector_search(schema, column, literal(arguments[1], "the query vector"), k, options)
 
 
-def _text(schema: pa.Schema, given: Sequence[Expr], k: Any, options: Mapping[str, Any]) -> Search:
-    columns = literal(given[0], "the text column")
-    return full_text_search(schema, columns, literal(given[1], "the query text"), k, options)
+def _text(
+    schema: pa.Schema, arguments: Sequence[Expr], k: Any, options: Mapping[str, Any]
+) -> Search:
+    columns = literal(arguments[0], "the text column")
+    return full_text_search(schema, columns, literal(arguments[1], "the query text"), k, options)
 
 
-def _hybrid(schema: pa.Schema, given: Sequence[Expr], k: Any, options: Mapping[str, Any]) -> Search:
+def _hybrid(
+    schema: pa.Schema, arguments: Sequence[Expr], k: Any, options: Mapping[str, Any]
+) -> Search:
     return hybrid_search(
         schema,
-        name_literal(given[0], "the vector column"),
-        literal(given[1], "the query vector"),
-        literal(given[2], "the text column"),
-        literal(given[3], "the query text"),
+        name_literal(arguments[0], "the vector column"),
+        literal(arguments[1], "the query vector"),
+        literal(arguments[2], "the text column"),
+        literal(arguments[3], "the query text"),
         k,
         options,
     )
@@ -169,8 +175,8 @@ class SearchFunctions:
 
     def remove(self, name: str, session: SessionContext) -> bool:
         """Undo `add`; true if the session still had the table under this name."""
-        found = self._tables.pop(table_name(name), None)
-        return found is not None and found.is_in(session)
+        registered = self._tables.pop(table_name(name), None)
+        return registered is not None and registered.is_in(session)
 
     def left_behind(self, session: SessionContext) -> list[str]:
         """The names under which the session no longer has its table; the tables are forgotten."""
@@ -182,8 +188,8 @@ class SearchFunctions:
     def table(self, name: TableName, session: SessionContext) -> tuple[ReadTable, str] | None:
         """The table that the session has under a name, and its consistency; None for another
         table."""
-        found = self.registered(name, session)
-        return None if found is None else (found.table, found.consistency)
+        registration = self.registered(name, session)
+        return None if registration is None else (registration.table, registration.consistency)
 
     def registered(self, name: TableName, session: SessionContext) -> Registered | None:
         """The registration of the table that the session has under a name; None for another
@@ -191,44 +197,44 @@ class SearchFunctions:
         folder = self.folder(name)
         if folder is not None:
             return folder.registered(name[-1])
-        found = self._tables.get(name)
-        return None if found is None or not found.is_in(session) else found
+        registration = self._tables.get(name)
+        return None if registration is None or not registration.is_in(session) else registration
 
     def call(
-        self, name: str, function: _Function, *given: Expr, session: SessionContext
+        self, name: str, function: _Function, *arguments: Expr, session: SessionContext
     ) -> MountedTable:
         """Called by DataFusion when it plans `name(...)` in `session`."""
         try:
-            return MountedTable(self._provider(name, function, given, session))
+            return MountedTable(self._provider(name, function, arguments, session))
         except MemWalError as error:
             remember(error)
             raise
 
     def _provider(
-        self, name: str, function: _Function, given: Sequence[Expr], session: SessionContext
+        self, name: str, function: _Function, arguments: Sequence[Expr], session: SessionContext
     ) -> SearchProvider:
         least = 1 + len(function.arguments)
-        if not least <= len(given) <= least + 2:
+        if not least <= len(arguments) <= least + 2:
             raise InvalidCallError(
                 f"{name} takes (table, {', '.join(function.arguments)}, k, options), of which the "
-                f"last two may be left out; {len(given)} arguments are given"
+                f"last two may be left out; {len(arguments)} arguments are given"
             )
-        table, consistency = self._find(name_literal(given[0], "the table"), session)
-        k = literal(given[least], "k") if len(given) > least else DEFAULT_K
-        options = options_literal(given[least + 1]) if len(given) > least + 1 else {}
+        table, consistency = self._find(name_literal(arguments[0], "the table"), session)
+        k = literal(arguments[least], "k") if len(arguments) > least else DEFAULT_K
+        options = options_literal(arguments[least + 1]) if len(arguments) > least + 1 else {}
         schema = table.schema
-        search = function.search(schema, given[1:least], k, options)
+        search = function.search(schema, arguments[1:least], k, options)
         return SearchProvider(name, table, schema, search, consistency)
 
     def _find(self, text: str, session: SessionContext) -> tuple[ReadTable, str]:
-        found = self.table(table_name(text), session)
-        if found is None:
-            known = sorted(table.name for table in self._tables.values() if table.is_in(session))
+        table = self.table(table_name(text), session)
+        if table is None:
+            names = sorted(table.name for table in self._tables.values() if table.is_in(session))
             raise InvalidCallError(
-                f"{text!r} is not a table that can be searched in this session; there are {known}: "
+                f"{text!r} is not a table that can be searched in this session; there are {names}: "
                 "register it with memwal_sql.register(ctx, name, table)"
             )
-        return found
+        return table
 
 
 # A session keeps its functions alive.
@@ -240,16 +246,16 @@ def search_functions(ctx: SessionContext) -> SearchFunctions:
     """The functions of a session, registered at the first call, together with the rule by which
     searches refuse conditions that DataFusion would apply to the rows found."""
     with _lock:
-        known = _sessions.get(ctx.session_id())
-        if known is None:
-            known = _sessions[ctx.session_id()] = SearchFunctions()
+        functions = _sessions.get(ctx.session_id())
+        if functions is None:
+            functions = _sessions[ctx.session_id()] = SearchFunctions()
             ctx.add_physical_optimizer_rule(SessionRule())
             register_scalar_functions(ctx)
             for function in FUNCTIONS:
                 for name in function.names:
-                    call = partial(known.call, name, function)
+                    call = partial(functions.call, name, function)
                     ctx.register_udtf(udtf(call, name, with_session=True))
-        return known
+        return functions
 
 
 def table_name(text: str) -> TableName:
@@ -335,8 +341,8 @@ def options_literal(argument: Expr) -> Mapping[str, Any]:
 
 def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """An object of JSON. Raises InvalidCallError for a repeated name."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    named = dict(pairs)
+    if len(named) < len(pairs):
         twice = next(name for name, _ in pairs if [first for first, _ in pairs].count(name) > 1)
         raise InvalidCallError(f"the options name {twice!r} twice")
-    return found
+    return named

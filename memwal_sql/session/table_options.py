@@ -16,19 +16,18 @@ _OPENING = ("version", "timestamp", "checkpoint")
 _REGISTERING = ("consistency", "missing")
 
 
-def options_of(given: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+def options_of(options: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The keyword arguments of `open_table` and of `register` for the options of a statement:
     `consistency` and `missing`; `version`, `timestamp` or `checkpoint`; and `storage.NAME` for a
     storage option.
 
     Raises InvalidCallError for an unknown option, and for a storage option that a statement can't
     set.
-
     """
     opening: dict[str, Any] = {}
     registering = {"consistency": "strong", "missing": ERROR}
     storage: dict[str, str] = {}
-    for key, value in given.items():
+    for key, value in options.items():
         name = key.removeprefix(_PREFIX)
         if name.startswith(_STORAGE):
             storage[name.removeprefix(_STORAGE)] = value
@@ -39,8 +38,8 @@ def options_of(given: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]
         elif name in _OPENING:
             opening[name] = value
         else:
-            known = [*_REGISTERING, *_OPENING, f"{_STORAGE}NAME"]
-            raise InvalidCallError(f"{name!r} is not an option of a table; there are {known}")
+            names = [*_REGISTERING, *_OPENING, f"{_STORAGE}NAME"]
+            raise InvalidCallError(f"{name!r} is not an option of a table; there are {names}")
     check_statement_options(storage)
     if storage:
         opening["storage_options"] = storage

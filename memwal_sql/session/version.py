@@ -16,7 +16,6 @@ def use_datafusion() -> None:
 
     Raises ImportError for another major version: its memory layouts may differ, so data would be
     misread.
-
     """
     installed = importlib.metadata.version("datafusion")
     if installed.partition(".")[0] != str(DATAFUSION_MAJOR):

@@ -54,17 +54,17 @@ def called(
     name = ".".join(parts[1:])
     if name not in _PROCEDURES:
         raise statement.error(f"no such procedure; there are {sorted(_PROCEDURES)}", at)
-    given, named = _arguments(ctx, statement, call, parameters)
-    if not given or not isinstance(given[0], str):
+    positional, named = _arguments(ctx, statement, call, parameters)
+    if not positional or not isinstance(positional[0], str):
         raise statement.error("the first argument must be a table's name in quotes", at)
-    registered = search_functions(ctx).table(table_name(given[0]), ctx)
+    registered = search_functions(ctx).table(table_name(positional[0]), ctx)
     if registered is None:
         message = "the session has no MemWAL table of this name"
         raise statement.error(message, call.arguments[0][1].start)
     method = getattr(registered[0], name)
     taken = [p for p in inspect.signature(method).parameters.values() if p.name not in _LEFT_OUT]
     try:
-        bound = inspect.Signature(taken).bind(*given[1:], **named)
+        bound = inspect.Signature(taken).bind(*positional[1:], **named)
     except TypeError as error:
         takes = ", ".join(["table", *(parameter.name for parameter in taken)])
         raise statement.error(f"{name} takes ({takes}): {error}", at) from None
@@ -76,7 +76,7 @@ def _arguments(
 ) -> tuple[list[Any], dict[str, Any]]:
     """The values of positional arguments, and of named ones."""
     texts = [expression.text for _, expression in call.arguments]
-    given, named = list[Any](), dict[str, Any]()
+    positional, named = list[Any](), dict[str, Any]()
     arguments = zip(call.arguments, values(ctx, texts, parameters), strict=True)
     for (name, expression), value in arguments:
         if not name and named:
@@ -87,8 +87,8 @@ def _arguments(
         if name:
             named[name] = _python(value)
         else:
-            given.append(_python(value))
-    return given, named
+            positional.append(_python(value))
+    return positional, named
 
 
 def _python(value: Any) -> Any:

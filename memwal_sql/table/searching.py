@@ -138,13 +138,13 @@ class SearchedTable(TableHandle):
 
         def run_search(base: BaseTable) -> pa.Table:
             schema = base.info.schema
-            asked, names = search(schema), self._columns(columns, schema)
+            request, names = search(schema), self._columns(columns, schema)
             filters = () if condition is None else prefilters(condition, schema)
             if filters is None:  # no row meets the condition
-                node = asked.plan(names, (), self._collector.snapshot(base, consistency))
+                node = request.plan(names, (), self._collector.snapshot(base, consistency))
                 return node.schema.empty_table()
-            ruling = () if asked.counts_all else [filter_.predicate for filter_ in filters]
+            ruling = () if request.counts_all else [filter_.predicate for filter_ in filters]
             snapshot = self._collector.snapshot(base, consistency, ruling)
-            return stream(asked.plan(names, analyzed(filters, snapshot), snapshot)).read_all()
+            return stream(request.plan(names, analyzed(filters, snapshot), snapshot)).read_all()
 
         return self._collector.query(consistency, run_search)

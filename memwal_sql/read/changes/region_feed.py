@@ -142,10 +142,10 @@ class RegionChanges:
             if rows.generation is None and position <= flushed:
                 pending, unnumbered = (batch, position), True
                 continue
-            own = max(generation, rows.generation or manifest.current_generation)
-            for published in self._between(manifest, generation, own, unnumbered):
+            reached = max(generation, rows.generation or manifest.current_generation)
+            for published in self._between(manifest, generation, reached, unnumbered):
                 yield from self._published(manifest, published, position - 1)
-            generation = own
+            generation = reached
             yield self._changes(batch, position, generation)
         # Flushed, seen or recorded entries were complete; a torn tail above them does not count.
         complete = max(flushed, manifest.wal_entry_position_last_seen)
@@ -287,11 +287,13 @@ class RegionChanges:
         count = batch.num_rows
         deleted = batch.column(batch.num_columns - 1).to_numpy(zero_copy_only=False)
         # In a column that is not nullable, a delete has a placeholder.
-        kept = pa.array(np.arange(count), mask=deleted) if deleted.any() else None
+        upserted = pa.array(np.arange(count), mask=deleted) if deleted.any() else None
         columns = []
         for name in self._columns:
             column = batch.column(name)
-            columns.append(column if kept is None or name in self._key else column.take(kept))
+            columns.append(
+                column if upserted is None or name in self._key else column.take(upserted)
+            )
         kinds = pa.DictionaryArray.from_arrays(deleted.astype(np.int8), [UPSERT, DELETE])
         columns += [
             kinds.dictionary_decode(),

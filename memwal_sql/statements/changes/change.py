@@ -94,9 +94,9 @@ class _Done:
     def without(self, keys: pa.Table) -> _Done:
         """All changes but those of rows with these keys."""
         lost = frozenset(KeyBatch(keys).values)
-        kept = np.array([key not in lost for key in KeyBatch(self.keys).values], np.bool_)
-        mask = pa.array(kept)
-        kinds = [kind for kind, keep in zip(self.kinds, kept.tolist(), strict=True) if keep]
+        remains = np.array([key not in lost for key in KeyBatch(self.keys).values], np.bool_)
+        mask = pa.array(remains)
+        kinds = [kind for kind, keep in zip(self.kinds, remains.tolist(), strict=True) if keep]
         has_rows = self.returned.num_columns > 0
         returned = self.returned.filter(mask) if has_rows else self.returned
         return _Done(self.keys.filter(mask), kinds, returned)

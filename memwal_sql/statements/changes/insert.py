@@ -77,9 +77,9 @@ class GivenRows:
         """The same rows, with null in the other columns."""
         schema = self.target.columns
         rows = self.rows(reading)
-        given = set(rows.column_names)
+        present = set(rows.column_names)
         columns = [
-            rows[f.name] if f.name in given else pa.nulls(rows.num_rows, f.type) for f in schema
+            rows[f.name] if f.name in present else pa.nulls(rows.num_rows, f.type) for f in schema
         ]
         return pa.table(columns, schema=schema)
 
@@ -198,10 +198,10 @@ def one_a_key(target: Target, rows: pa.Table, keep: str) -> pa.Table:
     """The first or the last row of each key, in order."""
     keys = KeyBatch(keys_of(target, [rows])).values
     numbered = list(enumerate(keys))
-    kept = {key: place for place, key in (numbered if keep == "last" else numbered[::-1])}
-    if len(kept) == len(keys):
+    chosen = {key: place for place, key in (numbered if keep == "last" else numbered[::-1])}
+    if len(chosen) == len(keys):
         return rows
-    return rows.take(pa.array(np.sort(np.fromiter(kept.values(), np.int64, len(kept)))))
+    return rows.take(pa.array(np.sort(np.fromiter(chosen.values(), np.int64, len(chosen)))))
 
 
 def excluded_name(column: str) -> Name:

@@ -123,17 +123,17 @@ class Merge(Change):
                 raise when.lacking(lacking)
         alone = [when for when in whens if when.of == ALONE]
         keys = None if alone or not self._on.key else self._keys(reading, source)
-        left = self._joined(reading, source, alone, keys)
+        remaining = self._joined(reading, source, alone, keys)
         # A computed key may be another one when its row is inserted.
         is_own = self._own_columns(source, self._on.key) is not None
         looked_up = keys is not None and self._on.covered and is_own
         actions = []
         for when in whens:
-            rows = left[when.of]
+            rows = remaining[when.of]
             places, values = self._applied(reading, when, rows)
             if when.action:
                 actions.append(self._action(when, rows, places, values, looked_up))
-            left[when.of] = rows.without(places)
+            remaining[when.of] = rows.without(places)
         return actions
 
     def read(self, reading: Reading) -> tuple[pa.Table, Sequence[When]]:
@@ -157,8 +157,8 @@ class Merge(Change):
             target = self._named(of.get("target", self.target.text))
             join, where = "JOIN", ""
             if alone:
-                asked = " OR ".join(when.condition or "1 = 1" for when in alone)
-                target = self._named(f"(SELECT *, {asked} AS {_ASKED} FROM {target})")
+                condition = " OR ".join(when.condition or "1 = 1" for when in alone)
+                target = self._named(f"(SELECT *, {condition} AS {_ASKED} FROM {target})")
                 join, where = "LEFT JOIN", f"WHERE {number} IS NOT NULL OR {_ASKED}"
             columns = ", ".join(map(self.target.column, names))
             pairs = reading.rows(
@@ -206,10 +206,10 @@ class Merge(Change):
         """The values of expressions, by name, if each is a column of the source."""
         if source is None:
             return None if values else pa.table({})
-        own = {f"{self._alias}.{quoted(name)}": name for name in source.column_names}
-        if not set(values.values()) <= own.keys():
+        columns = {f"{self._alias}.{quoted(name)}": name for name in source.column_names}
+        if not set(values.values()) <= columns.keys():
             return None
-        return pa.table({name: source[own[text]] for name, text in values.items()})
+        return pa.table({name: source[columns[text]] for name, text in values.items()})
 
     def _paired(self, source: pa.Table, keys: pa.Table, target_rows: pa.Table) -> dict[str, _Rows]:
         """The rows for each kind of clause, matched by keys alone."""
@@ -229,9 +229,9 @@ class Merge(Change):
     ) -> tuple[pa.Array, dict[str, Column]]:
         """The positions of the rows that a clause takes, ascending, and its values for each."""
         schema = self.target.columns
-        own = None if when.condition else self._own_columns(rows.source, when.values)
-        if own is not None:
-            fitting = {name: fitted(own[name], schema.field(name)) for name in when.values}
+        own_columns = None if when.condition else self._own_columns(rows.source, when.values)
+        if own_columns is not None:
+            fitting = {name: fitted(own_columns[name], schema.field(name)) for name in when.values}
             return pa.array(np.arange(len(rows))), fitting
         with reading.tables(**rows.tables) as of:
             source = f"{of.get('source')} AS {self._alias}"
@@ -298,5 +298,5 @@ class _Rows:
         """All rows but those at these positions."""
         mask = np.ones(len(self), np.bool_)
         mask[places.to_numpy()] = False
-        left = {name: rows.filter(pa.array(mask)) for name, rows in self.tables.items()}
-        return _Rows(left.get("target"), left.get("source"))
+        remaining = {name: rows.filter(pa.array(mask)) for name, rows in self.tables.items()}
+        return _Rows(remaining.get("target"), remaining.get("source"))

@@ -67,10 +67,10 @@ def row_changes(target: Target, actions: Sequence[RowAction]) -> RowChanges:
     inserted = (action.rows for action in actions if action.kind == INSERT and not action.replaces)
     new = keys([*inserted, *(new for _, new in moved)])
     if new.num_rows:
-        left = frozenset(KeyBatch(gone).values)
-        there = KeyBatch(keys([target.table.get(new)]))
-        if there := there.filter(_not_among(there, left)):
-            names = [name for keys in there.table.to_batches() for name in key_names(keys)]
+        gone_keys = frozenset(KeyBatch(gone).values)
+        existing = KeyBatch(keys([target.table.get(new)]))
+        if existing := existing.filter(_not_among(existing, gone_keys)):
+            names = [name for keys in existing.table.to_batches() for name in key_names(keys)]
             raise KeysExistError(
                 f"other rows have {len(names)} of the keys that the statement writes, such as "
                 f"{names[:_SHOWN_KEYS]}",

@@ -48,16 +48,19 @@ class ValueRows(GivenRows):
         """The result of the query; values of several types get the type of their column."""
         names = self.columns or ()
         kinds = [_kinds(reading, column) for column in zip(*self.cells, strict=True)]
-        distinct = [list(dict.fromkeys(k for k in own if k != _NULL)) or [_NULL] for own in kinds]
+        distinct = [
+            list(dict.fromkeys(k for k in column_kinds if k != _NULL)) or [_NULL]
+            for column_kinds in kinds
+        ]
         if len(names) != len(kinds) or max(map(len, distinct)) == 1:
             return reading.rows(self.query)
         split = iter(reading.rows(self._split(kinds, distinct)).columns)
         columns = []
-        for name, own, several in zip(names, kinds, distinct, strict=True):
+        for name, column_kinds, several in zip(names, kinds, distinct, strict=True):
             parts = [next(split) for _ in several]
             if len(parts) > 1:
                 field = self.target.columns.field(name)
-                parts = [_united([fitted(part, field) for part in parts], own, several)]
+                parts = [_united([fitted(part, field) for part in parts], column_kinds, several)]
             columns += parts
         return pa.table(columns, [*names])
 
@@ -66,10 +69,10 @@ class ValueRows(GivenRows):
         rows = [
             [
                 text if kind == other else "NULL"
-                for (text, _), kind, several in zip(cells, own, distinct, strict=True)
+                for (text, _), kind, several in zip(cells, row_kinds, distinct, strict=True)
                 for other in several
             ]
-            for cells, own in zip(self.cells, zip(*kinds, strict=True), strict=True)
+            for cells, row_kinds in zip(self.cells, zip(*kinds, strict=True), strict=True)
         ]
         query = _query(rows, self.asking)
         return f"({query})" if self.target.ctes else query

@@ -154,10 +154,10 @@ def _options(
         if key in options:
             raise statement.error("this option is given twice", at)
         options[key] = _text(statement, value, parameters)
-    given = options.pop("regions", None)
-    if given is not None and tree.regions is not None:
+    option = options.pop("regions", None)
+    if option is not None and tree.regions is not None:
         raise InvalidCallError("give the regions by PARTITIONED BY or as an option, not both")
-    return tree.regions if given is None else given, options
+    return tree.regions if option is None else option, options
 
 
 def _text(statement: Statement, literal: tuple[str, bool], parameters: Mapping[str, Any]) -> str:
@@ -229,11 +229,11 @@ def _rows(
     return rows
 
 
-def _schema(computed: pa.Schema, given: pa.Schema) -> pa.Schema:
+def _schema(computed: pa.Schema, columns: pa.Schema) -> pa.Schema:
     """The given columns, or those of the query, all nullable: a literal or a count without NULL
     says nothing about later rows."""
-    if given.names:
-        return given
+    if columns.names:
+        return columns
     return pa.schema([pa.field(f.name, stored_type(f.type), metadata=f.metadata) for f in computed])
 
 
@@ -247,8 +247,8 @@ def _filled(table: Table, rows: pa.Table, options: Mapping[str, str] | None) -> 
         try:
             table.close()
             drop_table(table.uri, options)
-        except MemWalError as left:
-            error.add_note(f"{table.uri} was left, with or without rows: drop it ({left})")
+        except MemWalError as failure:
+            error.add_note(f"{table.uri} was left, with or without rows: drop it ({failure})")
         raise
 
 
@@ -262,8 +262,8 @@ def _as_described(table: Table, columns: Columns, regions: str | None) -> Table:
     same = same and table.primary_key == columns.primary_key
     if same and regions is not None:
         spec = active_spec(info)
-        asked = region_spec(regions, table.schema, table.primary_key)
-        same = text_of(asked) == ("manual" if spec is None else text_of(spec))
+        requested = region_spec(regions, table.schema, table.primary_key)
+        same = text_of(requested) == ("manual" if spec is None else text_of(spec))
     if not same:
         shown = ", ".join(f"{field.name} {field.type}" for field in table.schema)
         raise InvalidCallError(

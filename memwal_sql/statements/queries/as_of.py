@@ -50,10 +50,10 @@ def moment_of(ctx: datafusion.SessionContext, past: Past, parameters: Mapping[st
     (value,) = values(ctx, [past.value], parameters)
     if pa.types.is_timestamp(value.type) and value.is_valid:
         return Moment(past.kind, time_of(value))
-    found = value.as_py()
+    plain = value.as_py()
     if pa.types.is_nested(value.type):
-        raise InvalidCallError(f"AS OF takes a version, a time or a name, not {found!r}")
-    return Moment(past.kind, found)
+        raise InvalidCallError(f"AS OF takes a version, a time or a name, not {plain!r}")
+    return Moment(past.kind, plain)
 
 
 def refuse_as_of(statement: Statement) -> None:

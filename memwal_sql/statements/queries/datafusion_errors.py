@@ -76,7 +76,7 @@ def error_of(error: Exception, text: str = "") -> MemWalError | None:
 
 def without_insides(message: str) -> str:
     """A message without the names of tables and columns that exist only within a statement."""
-    message = _EXCLUDED.sub(lambda found: f"excluded.{found['quoted'] or ''}", message)
+    message = _EXCLUDED.sub(lambda name: f"excluded.{name['quoted'] or ''}", message)
     return _INNER.sub("", message)
 
 
@@ -89,15 +89,15 @@ def _remedy(message: str, text: str) -> str:
             "ctx.register_parquet(name, path) a file"
         )
     if (parameter := _PARAMETER.match(message)) is not None:
-        given = (
+        argument = (
             f"**{{'{parameter[1]}': ...}}" if parameter[1].isdecimal() else f"{parameter[1]}=..."
         )
-        return f"\nGive it a value, as in mw.sql(ctx, text, {given})"
+        return f"\nGive it a value, as in mw.sql(ctx, text, {argument})"
     return ""
 
 
-def _syntax_error(found: re.Match[str], text: str) -> StatementError:
-    message = found["text"].replace('\\"', '"').replace("\\'", "'").replace("\\\\", "\\")
-    if found["line"] is None:
+def _syntax_error(error: re.Match[str], text: str) -> StatementError:
+    message = error["text"].replace('\\"', '"').replace("\\'", "'").replace("\\\\", "\\")
+    if error["line"] is None:
         return StatementError(message, text, len(text))
-    return StatementError(message, text, offset_of(text, int(found["line"]), int(found["column"])))
+    return StatementError(message, text, offset_of(text, int(error["line"]), int(error["column"])))

@@ -94,13 +94,13 @@ class _Query:
 
     def others(self) -> list[str]:
         """The tables that its plan scans besides these, by a view or another name."""
-        left = Counter(scans(self.frame))
-        searches = [scan for scan in left.elements() if is_search(scan)]
-        own = [scan for scan in left if scan.partition(".")[0] in self.schemas]
+        scanned = Counter(scans(self.frame))
+        searches = [scan for scan in scanned.elements() if is_search(scan)]
+        known_scans = [scan for scan in scanned if scan.partition(".")[0] in self.schemas]
         calls = [use for use in self.uses if use.call is not None and use.name != _UNNAMED]
         if len(searches) <= len(calls):
-            own += searches
-        return [scan for scan in left if scan not in own]
+            known_scans += searches
+        return [scan for scan in scanned if scan not in known_scans]
 
 
 def query_frame(
@@ -122,7 +122,6 @@ def query_frame(
 
     Raises InvalidCallError for a query that DataFusion can't plan, UnsupportedError if a query of a
     statement may read a table of `strong` in an earlier state.
-
     """
     functions = search_functions(ctx)
     changed = [

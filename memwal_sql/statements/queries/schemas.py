@@ -39,10 +39,10 @@ def in_memory(
     ctx: datafusion.SessionContext, tables: Mapping[str, pa.Table]
 ) -> Iterator[Mapping[str, str]]:
     """A context in which the session has these rows; yields the name of each table there."""
-    with own_schema(ctx) as (schema, own):
+    with own_schema(ctx) as (schema, schema_sql):
         for name, rows in tables.items():
             schema.register_table(name, Table(answer(ctx, rows), ctx))
-        yield {name: f"{own}.{quoted(name)}" for name in tables}
+        yield {name: f"{schema_sql}.{quoted(name)}" for name in tables}
 
 
 @contextmanager
@@ -54,9 +54,9 @@ def in_schemas(
     catalog, functions = ctx.catalog(), search_functions(ctx)
     for schema, (name, table, level, approximate) in tables.items():
         mounted = MountedTable(TableProvider(None, table, level, approximate=approximate))
-        own = Schema.memory_schema(ctx)
-        own.register_table(name, Table(mounted, ctx))
-        catalog.register_schema(schema, own)
+        memory_schema = Schema.memory_schema(ctx)
+        memory_schema.register_table(name, Table(mounted, ctx))
+        catalog.register_schema(schema, memory_schema)
         whole = f"{quoted(schema)}.{quoted(name)}"
         functions.add(Registered(whole, table, table.schema, level, mounted))
     try:

@@ -38,45 +38,44 @@ def arguments_of(
 
     Raises InvalidCallError, with the place, for an argument that is given twice, that follows a
     named one without a name, or that is missing.
-
     """
     names = _ARGUMENTS[call.name]
-    given: list[str] = []
+    positional: list[str] = []
     named: dict[str, str] = {}
     for argument in call.arguments:
         text, at = _value(argument, parameters), argument.start
         if argument.name is None:
             if named:
                 raise source.error("a positional argument can't follow a named one", at)
-            given.append(text)
+            positional.append(text)
             continue
-        if argument.name in named or argument.name in names[: len(given)]:
+        if argument.name in named or argument.name in names[: len(positional)]:
             raise source.error("this argument is given twice", at)
         named[argument.name] = text
     if named:
-        given = _positional(source, call, names, given, named)
+        positional = _positional(source, call, names, positional, named)
     if table is not None:
-        given[0] = literal(table)
-    return ", ".join(given)
+        positional[0] = literal(table)
+    return ", ".join(positional)
 
 
 def _positional(
-    source: Text, call: Search, names: Sequence[str], given: list[str], named: dict[str, str]
+    source: Text, call: Search, names: Sequence[str], positional: list[str], named: dict[str, str]
 ) -> list[str]:
-    for name in names[len(given) :]:
+    for name in names[len(positional) :]:
         if name in named or name == "k":
-            given.append(named.pop(name, str(DEFAULT_K)))
+            positional.append(named.pop(name, str(DEFAULT_K)))
         else:
             raise source.error(f"the argument {name} is missing", call.start)
-    if named and len(given) > len(names):
+    if named and len(positional) > len(names):
         message = "give options by name or as one struct, but not both"
         raise source.error(message, call.arguments[-1].start)
     if list(named) == ["options"]:
-        given.append(named.pop("options"))
+        positional.append(named.pop("options"))
     if named:
         options = ", ".join(f"{literal(name)}, {value}" for name, value in named.items())
-        given.append(f"named_struct({options})")
-    return given
+        positional.append(f"named_struct({options})")
+    return positional
 
 
 def _value(argument: Argument, parameters: Mapping[str, Any]) -> str:

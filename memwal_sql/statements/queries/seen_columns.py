@@ -15,11 +15,11 @@ from memwal_sql.session.table_functions import Registered, TableName, search_fun
 ColumnsChanged = Callable[[pa.Schema], MemWalError]
 
 
-def check_columns(found: Registered) -> None:
+def check_columns(registration: Registered) -> None:
     """Raise ReopenError if a table is known to have other columns than the session sees."""
-    now = found.table.schema
-    if not now.equals(found.columns):
-        raise other_columns(found.name, found.columns, now)
+    now = registration.table.schema
+    if not now.equals(registration.columns):
+        raise other_columns(registration.name, registration.columns, now)
 
 
 def columns_changed(
@@ -27,11 +27,11 @@ def columns_changed(
 ) -> MemWalError:
     """The error of a statement that was made for the columns `then`: a RetryError if the session
     sees other columns meanwhile, as the statement works with those when it runs again."""
-    found = search_functions(ctx).registered(name, ctx)
-    if found is None:
+    registration = search_functions(ctx).registered(name, ctx)
+    if registration is None:
         return ReopenError(f"{'.'.join(name)} was taken out of the session: register it again")
-    if found.mounted is not None and found.columns.equals(then):
-        return other_columns(found.name, then, now)
+    if registration.mounted is not None and registration.columns.equals(then):
+        return other_columns(registration.name, then, now)
     return RetryError(
         "the columns of the table have just changed: nothing was written, run the statement again"
     )

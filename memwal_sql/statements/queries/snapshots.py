@@ -128,7 +128,6 @@ class StatementSnapshots:
     Attributes:
         tables: by name in the session, and time.
         states: by the table that they show.
-
     """
 
     def __init__(self) -> None:
