@@ -23,7 +23,7 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
-_LOOK_AGAIN_SECONDS = 0.005
+_CHECK_SECONDS = 0.005
 # A signal that comes right before a wait begins is handled when the wait ends.
 _LONGEST_WAIT_SECONDS = 0.5
 
@@ -65,7 +65,7 @@ class Threads:
     def wait(self) -> None:
         """Return when no call is under way."""
         while self._busy:
-            sleep(_LOOK_AGAIN_SECONDS)
+            sleep(_CHECK_SECONDS)
 
     def _run(self, call: Callable[[], None]) -> None:
         current_thread().name = f"memwal-{os.getpid()}-{get_ident()}"
@@ -162,7 +162,7 @@ def outcomes(
                 break
             under_way -= 1
         while all_end and sum(outcome is not None for outcome in results) < under_way:
-            sleep(_LOOK_AGAIN_SECONDS)
+            sleep(_CHECK_SECONDS)
         raise
     return results  # type: ignore[return-value]
 

@@ -48,7 +48,7 @@ def tail(
     table = opened(uri, options)
     places = _start(table, after, offsets, follow)
     names = column or None
-    looked = 0
+    rounds = 0
     while True:
         for batch in table.changes(region, after=places, columns=names):
             _print(batch, output)
@@ -56,8 +56,8 @@ def tail(
             if offsets is not None:
                 with replaced_file(offsets) as sink:
                     sink.write(json.dumps(places).encode())
-        looked += 1
-        if not follow or looked == looks:
+        rounds += 1
+        if not follow or rounds == looks:
             return
         time.sleep(interval)
 

@@ -47,7 +47,7 @@ class _Served:
 
     base: BaseTable
     version: int
-    found: FoundDetails
+    details: FoundDetails
     since: float | None = None
 
 
@@ -116,7 +116,7 @@ class ServedVersion:
     def _latest_with_same_rows(self, served: _Served) -> _Served | None:
         """None if the latest version shows other rows, or queries would not notice that it is
         new."""
-        base, version, details = served.base, served.version, served.found
+        base, version, details = served.base, served.version, served.details
         if base.source.rows < Served.least_rows:
             return None
         try:
