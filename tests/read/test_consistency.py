@@ -15,7 +15,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.errors import MemWalError, ReopenError
-from memwal_sql.read.look import Look
+from memwal_sql.read.region_probe import RegionProbe
 from memwal_sql.state import open_writers as live
 from memwal_sql.write.region_writer import RegionWriter
 from tests.model import merging
@@ -75,7 +75,7 @@ def test_strong_reads_see_this_process_s_buffered_rows_and_others_do_not(
         assert read(mw.open_table(uri)) == found
 
 
-@pytest.mark.parametrize(("kind", "step"), [(RegionWriter, "memtables"), (Look, "latest")])
+@pytest.mark.parametrize(("kind", "step"), [(RegionWriter, "memtables"), (RegionProbe, "latest")])
 def test_flushes_between_the_steps_of_a_read_mix_no_states(
     table: Any, monkeypatch: pytest.MonkeyPatch, kind: type, step: str
 ) -> None:

@@ -82,7 +82,7 @@ def test_explain_runs_nothing_but_queries(
 
 def test_rows_of_other_tables_are_left_to_datafusion(context: datafusion.SessionContext) -> None:
     for text in OF_OTHERS:
-        with pytest.raises(mw.UnsupportedError, match="of MemWAL tables alone"):
+        with pytest.raises(mw.UnsupportedError, match="of MemWAL tables only"):
             mw.sql(context, text)
         with pytest.raises(mw.UnsupportedError, match=r"ctx\.sql|only a query"):
             mw.sql(context, f"PREPARE p AS {text}")

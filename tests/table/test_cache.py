@@ -140,7 +140,7 @@ def test_a_copy_that_came_to_have_the_files_of_another_version_is_not_read(
     flush(table, rows(0, 9, 1))
     merge_all(table)
     reader = opened(table.uri)
-    base, store = reader._tracker.current, reader._context.store
+    base, store = reader._tracker.loaded, reader._context.store
 
     def path_of_copy(etag: str) -> Path | None:
         copy = copy_of_base(CACHE.get(), store, "t", base.dataset, etag, base.found.path)
