@@ -142,6 +142,27 @@ def test_a_statement_by_a_writer_of_the_program_that_is_closed_then_is_done(
     table.close()
 
 
+@pytest.mark.parametrize("kind", [mw.PartlyWrittenError, mw.WriterFailedError])
+def test_what_is_written_in_part_is_not_run_again_where_its_writer_was_closed_too(
+    table: mw.Table,
+    ctx: datafusion.SessionContext,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: type[mw.ReopenError],
+) -> None:
+    calls: list[object] = []
+
+    def fails(writer: TableWriter, *given: object, **_: object) -> object:
+        calls.append(given)
+        writer.close()
+        raise kind("some regions have its rows")
+
+    monkeypatch.setattr(TableWriter, "change", fails)
+    with table.writer(), pytest.raises(kind, match="some regions have its rows"):
+        mw.sql(ctx, "UPDATE t SET n = n + 1")
+    assert len(calls) == 1
+    table.close()
+
+
 def test_what_may_be_written_is_not_to_be_run_again(
     table: mw.Table, ctx: datafusion.SessionContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
