@@ -6,6 +6,7 @@ import pytest
 import memwal_sql as mw
 from tests.each import each
 from tests.model.process import as_another_process
+from tests.soak import SOAK
 from tests.statements.beside_duckdb import DUE, SCHEMA, BesideDuckDB, live
 from tests.statements.conftest import Meanwhile
 
@@ -43,7 +44,7 @@ def table(uri: str, ctx: datafusion.SessionContext) -> mw.Table:
     return mw.register(ctx, "t", table, "eventual")
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(SOAK))
 def test_statements_do_what_duckdb_does(
     table: mw.Table, ctx: datafusion.SessionContext, seed: int
 ) -> None:

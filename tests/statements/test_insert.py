@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from tests.soak import SOAK
 from tests.statements.beside_duckdb import BesideDuckDB, live
 from tests.statements.conftest import Meanwhile
 
@@ -47,7 +48,7 @@ STATEMENTS: dict[str, str | None] = {
 }
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(SOAK))
 def test_statements_do_what_duckdb_does(
     table: mw.Table, ctx: datafusion.SessionContext, seed: int
 ) -> None:

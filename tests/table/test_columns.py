@@ -17,6 +17,7 @@ from memwal_sql.storage.base.memwal_index import read_details
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.table import columns
 from tests.each import each
+from tests.soak import SOAK
 
 SCHEMA = pa.schema(
     [pa.field("id", pa.int64(), False), pa.field("a", pa.int64(), False), ("b", pa.string())]
@@ -130,7 +131,7 @@ class Columns:
         assert {row["id"]: row for row in got.to_pylist()} == expected
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3 * SOAK))
 def test_rows_follow_their_columns_through_any_history(uri: str, seed: int) -> None:
     history = Columns(uri, Random(seed))
     steps: list[Callable[[], None]] = [

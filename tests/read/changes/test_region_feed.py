@@ -26,6 +26,7 @@ from memwal_sql.storage.wal.log import Wal, encode_entry, encode_fence
 from tests.each import each
 from tests.model.process import as_another_process, forget_writers
 from tests.model.writing import flush_rows, upsert_rows
+from tests.soak import SOAK
 
 SCHEMA = pa.schema(
     [
@@ -471,7 +472,7 @@ def test_a_pinned_handle_has_no_changes(table: Any) -> None:
         pinned.changes()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3 * SOAK))
 def test_replaying_the_feed_from_any_place_rebuilds_the_table(tmp_path: Path, seed: int) -> None:
     """A replica that stops and goes on at random places, with flushes, new writers and published
     generations between, ends with the rows of the table."""

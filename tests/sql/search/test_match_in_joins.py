@@ -119,7 +119,7 @@ def query(rng: Random) -> tuple[str, str]:
     return made[0], made[1]
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(SOAK))
 def test_rows_are_those_that_texts_tell_or_the_query_is_refused(
     context: datafusion.SessionContext, seed: int
 ) -> None:

@@ -25,7 +25,7 @@ from exec_nodes.resident.admission import Admission
 from tests.model.resident import another_store
 from tests.soak import SOAK
 
-QUERIES = 12 * SOAK
+QUERIES = 8 * SOAK
 KEYS = 150
 KINDS = {"float16": pa.float16(), "float32": pa.float32(), "float64": pa.float64()}
 # And the direction in which the nearest come first.

@@ -7,6 +7,7 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.statements.changes import reading
 from memwal_sql.statements.queries import query_frames
+from tests.soak import SOAK, usual
 from tests.statements.beside_duckdb import BesideDuckDB, live
 from tests.statements.conftest import Meanwhile
 
@@ -47,7 +48,7 @@ def fill(ctx: datafusion.SessionContext) -> None:
     mw.sql(ctx, "CREATE TABLE s AS VALUES ('a', 1, 10), ('a', 7, 70)").collect()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(SOAK))
 def test_statements_do_what_duckdb_does(
     table: mw.Table, ctx: datafusion.SessionContext, seed: int
 ) -> None:
@@ -196,8 +197,8 @@ WITHIN = [
 
 
 @pytest.mark.parametrize("after", range(3))
-@pytest.mark.parametrize("more", [20, -8])  # it would write too many rows, or too few
-@pytest.mark.parametrize("merge", WITHIN)
+@pytest.mark.parametrize("more", usual([20, -8], 1))  # too many rows would be written, or too few
+@pytest.mark.parametrize("merge", usual(WITHIN, 2))
 @pytest.mark.parametrize(
     "on", ["t.tenant = 'a' AND t.id = s.id", "t.tenant IN ('a') AND t.id = s.id"]
 )

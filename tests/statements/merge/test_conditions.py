@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from tests.soak import SOAK
 
 SCHEMA = pa.schema(
     [pa.field("flag", pa.bool_(), False), pa.field("id", pa.int64(), False), ("n", pa.int64())]
@@ -69,7 +70,7 @@ def joined(ctx: datafusion.SessionContext, on: str) -> list[tuple[object, ...]] 
     return [tuple(row.values()) for row in found]
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(SOAK))
 def test_rows_found_by_keys_are_those_that_a_join_finds(
     uri: str, ctx: datafusion.SessionContext, seed: int
 ) -> None:

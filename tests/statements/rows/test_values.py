@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.statements.changes.fitting import fitted
+from tests.soak import SOAK, usual
 
 KINDS = {
     "bigint": pa.int64(),
@@ -83,8 +85,7 @@ class Rows:
         return stored
 
 
-@pytest.mark.parametrize("as_decimals", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "as_decimals"), usual([*product(KINDS, [False, True])], 14))
 def test_each_value_is_written_as_it_is_alone(
     uri: str, ctx: datafusion.SessionContext, kind: str, as_decimals: bool
 ) -> None:
@@ -92,7 +93,7 @@ def test_each_value_is_written_as_it_is_alone(
     rows, random = Rows(uri, ctx, KINDS[kind]), Random(kind)
     alone = {one: rows.written([one]) for one in LITERALS}
     fitting = [one for one in LITERALS if alone[one] is not None]
-    some = [random.sample(fitting, random.randint(2, 4)) for _ in range(40)]
+    some = [random.sample(fitting, random.randint(2, 4)) for _ in range(10 * SOAK)]
     some += [random.sample(fitting, len(fitting)) for _ in range(3)]
     for literals in some:
         expected = [value for one in literals for value in alone[one] or ()]
