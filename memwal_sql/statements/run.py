@@ -131,7 +131,7 @@ def _answered(
             return answer(ctx, change.run(ctx, parameters))
     word = statement.sql.word
     if word in QUERY_WORDS:
-        return query_frame(ctx, statement.source, parameters)
+        return query_frame(ctx, statement.source, parameters, options=options_of(allowed))
     if word == "EXPLAIN":
         return _explain(ctx, statement, parameters)
     done = _done(ctx, statement, parameters)

@@ -141,6 +141,10 @@ WITH w AS (SELECT 1 AS id UNION ALL SELECT 3) SELECT t.s FROM t JOIN w ON t.id =
 -> a, c | 1 10 a, 2 20 b, 3 30 c
 
 -- own
+SELECT id, n INTO made FROM t WHERE id = 1
+->  | 1 10 a, 2 20 b, 3 30 c
+
+-- own
 CALL memwal.flush('t')
 -> 1 | 1 10 a, 2 20 b, 3 30 c
 
