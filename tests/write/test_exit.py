@@ -7,9 +7,12 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 import memwal_sql as mw
 from tests.soak import usual
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("v", pa.string())])

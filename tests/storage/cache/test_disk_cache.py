@@ -22,6 +22,8 @@ from memwal_sql.storage.cache import disk_cache
 from memwal_sql.storage.cache.disk_cache import CachedFolder, DiskCache, OriginalFile
 from memwal_sql.storage.cache.settings import CacheSettings
 
+pytestmark = pytest.mark.slow
+
 ROOM = 10_000
 
 

@@ -33,6 +33,8 @@ from tests.model.merging import manifests
 from tests.model.process import as_another_process
 from tests.model.writing import session_of
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = pa.schema(
     [
         pa.field("id", pa.int64(), nullable=False),

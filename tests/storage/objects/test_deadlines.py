@@ -27,6 +27,8 @@ from memwal_sql.write.wal_writer import WalWriter
 from tests.each import each
 from tests.model.s3 import Application, Requests, s3_server
 
+pytestmark = pytest.mark.slow
+
 READS = ("GET", "HEAD", "LIST")
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("v", pa.int64())])
 

@@ -34,6 +34,8 @@ from memwal_sql.storage.objects.local import LocalStore
 from tests.model.interrupts import Interrupt, interrupted
 from tests.soak import IS_SOAK
 
+pytestmark = pytest.mark.slow
+
 STRIDE = 1 if IS_SOAK else 40
 _OF_FILES: tuple[ModuleType, ...] = (contextlib, descriptors, local, local_folders, whole_file)
 

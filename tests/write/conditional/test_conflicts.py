@@ -23,6 +23,8 @@ from memwal_sql.write.statement import Statements
 from tests.model.racing import race
 from tests.soak import IS_SOAK
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = pa.schema(
     [pa.field("id", pa.int64(), False), pa.field("n", pa.int64()), pa.field("m", pa.int64())]
 )

@@ -20,6 +20,8 @@ from tests.each import each
 from tests.write.hooked_store import Call, HookedStore
 from tests.write.tables import Table
 
+pytestmark = pytest.mark.slow
+
 ROWS = 1_000
 PIECE = 4_000
 
