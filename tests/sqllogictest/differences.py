@@ -29,6 +29,10 @@ _DIFFERENT: Mapping[str, tuple[str, ...]] = {
         "explain_analyze.slt:615",
         "explain_analyze.slt:647",
         "expr.slt:2676",
+        "scalar.slt:1460",
+        "scalar.slt:1466",
+        "scalar.slt:1475",
+        "scalar.slt:1484",
     ),
     "names without a catalog mean datafusion.public": (
         "cte.slt:65",
