@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -38,6 +39,19 @@ class Requests:
         return found
 
 
+def _conditional_puts_in_turn(inner: Application) -> Application:
+    """Moto looks for the object and then writes it: two of its threads can both find none."""
+    lock = threading.Lock()
+
+    def application(environment: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        if "HTTP_IF_NONE_MATCH" not in environment:
+            return inner(environment, start)
+        with lock:
+            return inner(environment, start)
+
+    return application
+
+
 @contextmanager
 def s3_server(
     bucket: str, secret: str = "secret", around: Callable[[Application], Application] | None = None
@@ -48,8 +62,9 @@ def s3_server(
     """
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     server.start()
-    if around is not None and (inner := server._server) is not None:
-        inner.app = around(inner.app)
+    if (inner := server._server) is not None:
+        inner.app = _conditional_puts_in_turn(inner.app)
+        inner.app = around(inner.app) if around is not None else inner.app
     try:
         host, port = server.get_host_and_port()
         options = {
