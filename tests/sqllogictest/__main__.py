@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.sqllogictest import files
 from tests.sqllogictest.compare import compared
-from tests.sqllogictest.differences import LEFT_OUT, expected
+from tests.sqllogictest.differences import expected
 from tests.sqllogictest.test_files import SEED
 
 
@@ -19,7 +19,7 @@ def main(chosen: list[str]) -> int:
     shadowed, left, failed = 0, Counter[str](), False
     with tempfile.TemporaryDirectory() as temporary:
         crate = files.unpack(Path(temporary))
-        names = chosen or [one for one in files.names(crate) if one not in LEFT_OUT]
+        names = chosen or files.names(crate)
         for name in names:
             found = compared(crate, name, Path(temporary) / "tables" / name, SEED)
             counts += found.counts

@@ -4,16 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-_DIALECT = "it is read in another dialect"
-LEFT_OUT: Mapping[str, str] = {
-    "array/array_any_match.slt": _DIALECT,
-    "array/array_filter.slt": _DIALECT,
-    "array/array_first.slt": _DIALECT,
-    "array/array_transform.slt": _DIALECT,
-    "datetime/interval_mysql.slt": _DIALECT,
-    "named_arguments.slt": _DIALECT,
-}
-
 _DIFFERENT: Mapping[str, tuple[str, ...]] = {
     "UPDATE with FROM, and MERGE, which DataFusion has not": (
         "merge_into.slt:142",
@@ -24,15 +14,6 @@ _DIFFERENT: Mapping[str, tuple[str, ...]] = {
     "statements that define tables are refused where names are read otherwise": (
         "ident_normalization.slt:87",
         "ident_normalization.slt:174",
-    ),
-    "statements are read in one dialect": (
-        "explain_analyze.slt:615",
-        "explain_analyze.slt:647",
-        "expr.slt:2676",
-        "scalar.slt:1460",
-        "scalar.slt:1466",
-        "scalar.slt:1475",
-        "scalar.slt:1484",
     ),
     "names without a catalog mean datafusion.public": (
         "cte.slt:65",

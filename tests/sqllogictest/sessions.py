@@ -34,14 +34,14 @@ _CHANGE = re.compile(
     rf"|TRUNCATE(?:\s+TABLE)?)\s+{_NAME}",
     re.IGNORECASE,
 )
-# What mw.sql leaves to ctx.sql: another dialect, and a table in memory with a key.
-_LEFT = re.compile(
-    r"\s*(?:(?:RE)?SET\s+datafusion\.sql_parser\.dialect\b"
-    r"|CREATE\s+(?!EXTERNAL\b).*\bTABLE\b.*\bPRIMARY\s+KEY\b)",
-    re.IGNORECASE | re.DOTALL,
+# What mw.sql leaves to ctx.sql: a table in memory with a key, and statements in another dialect.
+_IN_MEMORY = re.compile(
+    r"\s*CREATE\s+(?!EXTERNAL\b).*\bTABLE\b.*\bPRIMARY\s+KEY\b", re.IGNORECASE | re.DOTALL
 )
+_OTHER_DIALECT = "statements are read in DataFusion's default dialect"
 _INSERT = re.compile(rf"{_BLANKS}INSERT\b", re.IGNORECASE)
 _KEY = "_key"
+_PARTS = 100  # of a plain table: a part a row, where it has fewer
 _ODD = re.compile("day_time_interval|month_interval")
 
 
@@ -134,7 +134,8 @@ class Session:
         parts = [rows]
         if self._shuffled is not None:
             order = self._shuffled.permutation(len(rows))
-            places = np.array_split(order, self._shuffled.choice([1, 2, 3, 8, max(len(rows), 1)]))
+            most = min(max(len(rows), 1), _PARTS)
+            places = np.array_split(order, self._shuffled.choice([1, 2, 3, 8, most]))
             parts = [rows.take(pa.array(one)) for one in places]
         self.ctx.deregister_table(name)
         batches = [one.combine_chunks().to_batches() or [_empty(rows.schema)] for one in parts]
@@ -164,7 +165,7 @@ class ShadowSession(Session):
     def _run(self, sql: str) -> pa.Table:
         changed = _CHANGE.match(sql)
         name = "" if changed is None else changed.group(1)
-        if _LEFT.match(sql):
+        if _IN_MEMORY.match(sql):
             return super()._run(sql)
         hidden = self._hidden.get(name.lower())
         if hidden is not None and _INSERT.match(sql):  # which the front reads by key
@@ -172,12 +173,20 @@ class ShadowSession(Session):
         if changed is not None and name.lower() not in self._tables:  # one of DataFusion's own
             return super()._run(sql)
         if hidden is None:
-            return _rows(mw.sql(self.ctx, sql))
+            return self._read(sql)
         self._show(name, hidden, key=True)
         try:
-            return _rows(mw.sql(self.ctx, sql))
+            return self._read(sql)
         finally:
             self._show(name, hidden, key=False)
+
+    def _read(self, sql: str) -> pa.Table:
+        try:
+            return _rows(mw.sql(self.ctx, sql))
+        except mw.UnsupportedError as error:
+            if not str(error).startswith(_OTHER_DIALECT):
+                raise
+            return super()._run(sql)
 
     def _show(self, name: str, table: WithoutKey, *, key: bool) -> None:
         """Let statements find a table with its key, by which rows are changed, or without."""
