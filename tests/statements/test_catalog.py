@@ -181,7 +181,7 @@ def test_statements_make_change_and_drop_tables_in_the_folder(
     [
         ("CREATE TABLE lake.public.x (id INT PRIMARY KEY) LOCATION '/tmp/x'", "leave LOCATION"),
         ("CREATE TABLE lake.public.x AS SELECT 1 AS a", "PRIMARY KEY .* is missing"),
-        ("CREATE TABLE lake.public.x (id INT PRIMARY KEY) USING csv", "no such clause"),
+        ("CREATE TABLE lake.public.x (id INT PRIMARY KEY) USING csv", "does not have this clause"),
         ('CREATE TABLE lake.public."../x" (id INT PRIMARY KEY)', "letters, digits"),
         ("CREATE TABLE lake.public.events (id INT PRIMARY KEY)", "of this name"),
         ("CREATE TABLE lake.public.plain (id INT PRIMARY KEY)", "of this name"),

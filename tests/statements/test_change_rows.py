@@ -105,7 +105,7 @@ def test_no_update_of_a_row_is_lost_to_one_that_came_meanwhile(
     [
         ("UPDATE t SET n = 1, n = 2", "set twice, at line 1, column 21"),
         ("UPDATE t SET x = 1", "no such column"),
-        ("UPDATE t SET (n, id) = (1, 2)", "column = value, one by one, at line 1, column 14"),
+        ("UPDATE t SET (n, id) = (1, 2)", "column = value, at line 1, column 14"),
         ("UPDATE t SET z.n = 1", "'z' is not the table"),
         ("UPDATE t SET n 1", "Expected: =, found: 1"),
         ("UPDATE t SET n =", "an expression"),

@@ -75,14 +75,14 @@ CALLS: tuple[tuple[Callable[[Site], object], tuple[str, ...]], ...] = (
     ),
     (lambda s: s.sql("ALTER TABLE t ALTER COLUMN n TYPE BIGINT"), ("UPDATE it", "drop the old")),
     (lambda s: s.sql("ALTER TABLE t ALTER n SET DATA TYPE BIGINT"), ("UPDATE it", "drop the old")),
-    (lambda s: s.sql("ALTER TABLE t ALTER n SET DEFAULT 1"), ("DROP NOT NULL is the only",)),
+    (lambda s: s.sql("ALTER TABLE t ALTER n SET DEFAULT 1"), ("can only DROP NOT NULL",)),
     (
         lambda s: s.sql("ALTER TABLE t ADD COLUMN q INT DEFAULT 1"),
         ("DEFAULT is not supported", "UPDATE"),
     ),
     (
         lambda s: s.sql("CREATE TABLE x (id SERIAL PRIMARY KEY) LOCATION 'FOLDER/x'"),
-        ("SERIAL is not supported: keys are given by the writer",),
+        ("SERIAL is not supported: every row must come with its key",),
     ),
     (lambda s: s.sql("DELETE FROM t WHERE n = 1 LIMIT 1"), ("WHERE id IN (SELECT", "LIMIT")),
     (lambda s: s.sql("UPDATE t SET n = 1 LIMIT 1"), ("WHERE id IN (SELECT", "LIMIT")),

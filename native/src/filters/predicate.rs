@@ -48,7 +48,7 @@ impl Predicate {
         }
         let Some(filter) = &self.filter else {
             return Err(DataFusionError::Plan(format!(
-                "a condition on {:?} nests too deep to be evaluated here: compute a part of it in \
+                "a condition on {:?} is nested too deeply to be evaluated here: compute a part of it in \
                  a subquery",
                 self.columns
             )));

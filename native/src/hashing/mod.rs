@@ -27,7 +27,7 @@ fn columns_of(objects: &[Bound<'_, PyAny>]) -> PyResult<Vec<ArrayRef>> {
         .collect::<PyResult<Vec<_>>>()?;
     match columns.first() {
         Some(first) if columns.iter().all(|column| column.len() == first.len()) => Ok(columns),
-        _ => Err(invalid("columns of one length are needed")),
+        _ => Err(invalid("the columns must have the same length")),
     }
 }
 

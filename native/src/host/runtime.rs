@@ -19,7 +19,7 @@ pub fn runtime() -> Result<&'static Handle> {
         Builder::new_multi_thread().worker_threads(1).thread_name("memwal").enable_all().build()
     });
     runtime.as_ref().map(Runtime::handle).map_err(|error| {
-        DataFusionError::ResourcesExhausted(format!("no threads for memwal_native: {error}"))
+        DataFusionError::ResourcesExhausted(format!("memwal_native can't start threads: {error}"))
     })
 }
 

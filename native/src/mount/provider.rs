@@ -120,7 +120,7 @@ fn pushdown(answer: &str) -> PyResult<TableProviderFilterPushDown> {
         "inexact" => Ok(TableProviderFilterPushDown::Inexact),
         "unsupported" => Ok(TableProviderFilterPushDown::Unsupported),
         other => Err(PyValueError::new_err(format!(
-            "supports_filters_pushdown answered {other:?}; it knows exact, inexact, unsupported"
+            "supports_filters_pushdown returned {other:?}, which is not exact, inexact or unsupported"
         ))),
     }
 }

@@ -33,7 +33,7 @@ pub fn batch_from_python(object: &Bound<'_, PyAny>, expected: &SchemaRef) -> PyR
     let data = array_from_python(object)?;
     let rows = data.len();
     let DataType::Struct(fields) = data.data_type() else {
-        return Err(PyTypeError::new_err("execute() yielded something that is no record batch"));
+        return Err(PyTypeError::new_err("execute() yielded an object that is not a record batch"));
     };
     let names = |fields: &arrow::datatypes::Fields| -> Vec<String> {
         fields.iter().map(|field| field.name().clone()).collect()

@@ -39,7 +39,7 @@ pub fn find_marked(
     let (values, table) = (values.slice(), table.slice());
     let (rows, places) = (rows.slice(), places.slice());
     if rows.len() != values.len() || places.len() != values.len() {
-        return Err(invalid("a place for every row is needed"));
+        return Err(invalid("every row must have a place"));
     }
     Ok(py.detach(|| {
         let mut count = 0;
@@ -69,7 +69,7 @@ pub fn superseded(
     let (codes, deleted) = (codes.slice(), deleted.slice());
     let (seen, rows) = (seen.slice(), rows.slice());
     if deleted.len() != codes.len() || rows.len() != codes.len() {
-        return Err(invalid("arrays of one length are needed"));
+        return Err(invalid("the arrays must have the same length"));
     }
     let left = py.detach(|| {
         let mut left = rows.len();

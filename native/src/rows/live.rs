@@ -20,7 +20,7 @@ pub fn flag_live(
     let mut flags = NumbersMut::<u8>::new(flags)?;
     let (addresses, stale, flags) = (addresses.slice(), stale.slice(), flags.slice());
     if flags.len() != addresses.len() {
-        return Err(invalid("a flag for every row is needed"));
+        return Err(invalid("every row must have a flag"));
     }
     Ok(py.detach(|| flag(addresses, stale, flags)))
 }
@@ -39,7 +39,7 @@ pub fn compress(
     let (values, flags, kept) = (values.slice(), flags.slice(), kept.slice());
     let width = values.len() / flags.len().max(1);
     if values.len() != width * flags.len() {
-        return Err(invalid("values of one width are needed"));
+        return Err(invalid("the values must have the same width"));
     }
     let fits = py.detach(|| match width {
         1 => copy::<1>(values, flags, kept),
@@ -49,7 +49,7 @@ pub fn compress(
         16 => copy::<16>(values, flags, kept),
         _ => copy_rows(values, width, flags, kept),
     });
-    fits.ok_or_else(|| invalid("there are more values to be kept than room"))
+    fits.ok_or_else(|| invalid("more values are kept than there is room for"))
 }
 
 fn flag(addresses: &[u64], stale: &[u64], flags: &mut [u8]) -> usize {

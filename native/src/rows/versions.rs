@@ -201,7 +201,7 @@ impl Keys {
             | DataType::Binary
             | DataType::LargeBinary
             | DataType::FixedSizeBinary(_) => Self::Texts(array),
-            other => return Err(invalid(&format!("a column of type {other} has no keys"))),
+            other => return Err(invalid(&format!("a column of type {other} can't be a key"))),
         })
     }
 }

@@ -55,7 +55,7 @@ impl Reader {
         } else {
             self.parser.expect_keyword(Keyword::INSERT)?;
             if self.is_at(Keyword::OR) || self.is_at(Keyword::IGNORE) {
-                return self.refused("say REPLACE INTO, or ON CONFLICT DO NOTHING");
+                return self.refused("write REPLACE INTO, or ON CONFLICT DO NOTHING");
             }
             if self.takes(&[Keyword::OVERWRITE]) { "OVERWRITE" } else { "INSERT" }
         };
@@ -77,7 +77,7 @@ impl Reader {
         let rows = self.rows()?;
         if rows.is_none() {
             if !self.is_at_token(&Token::LParen) && !QUERIES.iter().any(|word| self.is_at(*word)) {
-                return self.refused("VALUES or a query must stand here");
+                return self.refused("expected VALUES or a query here");
             }
             self.parser.parse_query()?;
         }
@@ -98,7 +98,7 @@ impl Reader {
         let source_name = self.name_of(&factor);
         if !self.is_at(Keyword::ON) {
             return self.refused(
-                "ON must stand here, after one table or a query in parentheses with its other name",
+                "expected ON here: USING takes one table, or a query in parentheses with an alias",
             );
         }
         self.parser.advance_token();
@@ -164,7 +164,7 @@ impl Reader {
             return Ok(None);
         }
         if self.is_at(Keyword::DISTINCT) {
-            return self.refused("RETURNING has a row for each that was changed");
+            return self.refused("RETURNING has one row for each changed row: leave out DISTINCT");
         }
         self.list(Self::item).map(Some)
     }
@@ -193,7 +193,7 @@ impl Reader {
 
     fn assignment(&mut self) -> Parsed<Assignment> {
         if self.is_at_token(&Token::LParen) {
-            return self.refused("columns are set by column = value, one by one");
+            return self.refused("set each column by itself: column = value");
         }
         let column = self.reference()?;
         self.parser.expect_token(&Token::Eq)?;
@@ -273,7 +273,7 @@ impl Reader {
             return Ok(None);
         }
         if self.is_at(Keyword::DUPLICATE) {
-            return self.refused("say ON CONFLICT DO UPDATE SET column = excluded.column");
+            return self.refused("write ON CONFLICT DO UPDATE SET column = excluded.column");
         }
         self.parser.expect_keyword(Keyword::CONFLICT)?;
         let key = if self.is_at_token(&Token::LParen) { Some(self.references()?) } else { None };
@@ -371,7 +371,7 @@ impl Reader {
         }
         if of == "new" {
             if !self.takes(&[Keyword::INSERT]) {
-                return self.refused("INSERT or DO NOTHING must stand here");
+                return self.refused("expected INSERT or DO NOTHING here");
             }
             when.action = "INSERT";
             when.star = self.star();
@@ -394,7 +394,7 @@ impl Reader {
                 when.sets = self.list(Self::assignment)?;
             }
         } else {
-            return self.refused("UPDATE, DELETE or DO NOTHING must stand here");
+            return self.refused("expected UPDATE, DELETE or DO NOTHING here");
         }
         Ok(when)
     }

@@ -99,10 +99,10 @@ pub struct Alteration {
     pub new_name: Option<String>,
 }
 
-const BY_WRITERS: &str = ": keys are given by the writer";
+const BY_WRITERS: &str = ": every row must come with its key";
 const REFUSED: [(&str, &str); 14] = [
-    ("DEFAULT", ": leave it out, and set the values by UPDATE"),
-    ("UNIQUE", ": the primary key alone is unique"),
+    ("DEFAULT", ": leave it out, and set the values with UPDATE"),
+    ("UNIQUE", ": only the primary key is unique"),
     ("CHECK", ""),
     ("REFERENCES", ""),
     ("GENERATED", BY_WRITERS),
@@ -146,7 +146,7 @@ impl Reader {
             _ => false,
         };
         if is_named || is_constraint {
-            return self.refused("a table has no such constraint");
+            return self.refused("this constraint is not supported");
         }
         let name = self.name()?;
         let type_start = self.start();
@@ -193,8 +193,8 @@ impl Reader {
             }
             let length = self.parser.token_at(index + 2).token.to_string();
             let message = match name.as_str() {
-                "VECTOR" => format!("a vector is a list of its length: write FLOAT[{length}]"),
-                _ => "no length would be kept: write TEXT, or the type without it".to_owned(),
+                "VECTOR" => format!("a vector is a list of fixed length: write FLOAT[{length}]"),
+                _ => "the length would be ignored: write TEXT, or leave the length out".to_owned(),
             };
             return Err(ParserError::ParserError(format!("{message}{}", token.span.start)));
         }
@@ -321,7 +321,7 @@ impl Reader {
                 table.query = Some(self.part_from(start));
             } else if self.takes(&[Keyword::USING]) || self.takes(&[Keyword::STORED, Keyword::AS]) {
                 if !self.takes_word("MEMWAL") {
-                    return self.refused("a MemWAL table has no such clause");
+                    return self.refused("a MemWAL table does not have this clause");
                 }
             } else if self.takes(&[Keyword::LOCATION]) {
                 table.location = Some(self.literal()?);
@@ -335,7 +335,7 @@ impl Reader {
                 table.options = self.list(Self::option)?;
                 self.parser.expect_token(&Token::RParen)?;
             } else {
-                return self.refused("a MemWAL table has no such clause");
+                return self.refused("a MemWAL table does not have this clause");
             }
         }
         Ok(())
@@ -351,7 +351,7 @@ impl Reader {
                 self.parser.advance_token();
                 Ok((name, true))
             }
-            _ => self.refused("a text in single quotes must stand here"),
+            _ => self.refused("expected a text in single quotes here"),
         }
     }
 
@@ -405,7 +405,7 @@ impl Reader {
         self.parser.expect_keyword(Keyword::CREATE)?;
         let replaces = self.takes(&[Keyword::OR, Keyword::REPLACE]);
         if self.is_at(Keyword::UNIQUE) {
-            return self.refused("no index is unique: the primary key alone is, by itself");
+            return self.refused("an index can't be unique: only the primary key is");
         }
         self.parser.expect_keyword(Keyword::INDEX)?;
         let lenient = self.takes(&IF_NOT_EXISTS);
@@ -436,7 +436,7 @@ impl Reader {
         let lenient = self.takes(&IF_EXISTS);
         let name = self.name()?;
         if !self.takes(&[Keyword::ON]) {
-            return self.refused("ON and a table must follow: indexes are named by table");
+            return self.refused("expected ON and a table here: each table names its own indexes");
         }
         Ok(DropIndex { lenient, name, table: self.reference()? })
     }
@@ -470,7 +470,7 @@ impl Reader {
         }
         if self.takes(&[Keyword::RENAME]) {
             if self.is_at(Keyword::TO) {
-                return self.refused("the name of a table is that of its folder: move the folder");
+                return self.refused("a table has the name of its folder: move the folder");
             }
             self.takes(&[Keyword::COLUMN]);
             change.action = "RENAME";
@@ -482,7 +482,7 @@ impl Reader {
         if self.takes(&[Keyword::DROP]) {
             let constraints = ["CONSTRAINT", "PRIMARY", "PARTITION", "FOREIGN", "INDEX"];
             if constraints.iter().any(|word| self.is_at_word(word)) {
-                return self.refused("ADD, DROP, RENAME or ALTER COLUMN must stand here");
+                return self.refused("expected ADD, DROP, RENAME or ALTER COLUMN here");
             }
             self.takes(&[Keyword::COLUMN]);
             change.action = "DROP";
@@ -508,15 +508,15 @@ impl Reader {
                 true => {
                     "a column's type can't be changed: add a column, UPDATE it, and drop the old one"
                 }
-                false => "DROP NOT NULL is the only change of a column",
+                false => "ALTER COLUMN can only DROP NOT NULL",
             });
         }
         self.refused(match self.is_at(Keyword::SET) || self.is_at_word("UNSET") {
             true => {
-                "a table keeps the regions and the key that it was made with, and has no other \
+                "a table's regions and key can't be changed, and it has no other \
                  options: mw.register(ctx, name, table, consistency) and CREATE INDEX have theirs"
             }
-            false => "ADD, DROP, RENAME or ALTER COLUMN must stand here",
+            false => "expected ADD, DROP, RENAME or ALTER COLUMN here",
         })
     }
 
@@ -524,7 +524,7 @@ impl Reader {
     fn placed(&self, error: &ParserError) -> (String, usize) {
         let text = match error {
             ParserError::ParserError(text) | ParserError::TokenizerError(text) => text.clone(),
-            ParserError::RecursionLimitExceeded => "this nests too deep".to_owned(),
+            ParserError::RecursionLimitExceeded => "this is nested too deeply".to_owned(),
         };
         let Some((message, place)) = text.rsplit_once(" at Line: ") else {
             return (text, self.source.length());

@@ -21,8 +21,8 @@ use crate::sql::statement::{SqlQuery, SqlStatement, query, statement};
 use crate::sql::text::{SqlText, Tree};
 use crate::sql::tokens::{Found, placed};
 
-const TOO_DEEP: &str = "the text nests too deep: it has too many operators in a row. Write x = 1 OR \
-    x = 2 ... as x IN (1, 2, ...), and long sums and unions in several steps";
+const TOO_DEEP: &str = "the text is nested too deeply: it has too many operators in a row. Write \
+    x = 1 OR x = 2 ... as x IN (1, 2, ...), and long sums and unions in several steps";
 
 const OTHER_DIALECT: &str = "statements are read in DataFusion's default dialect: set the session's \
     datafusion.sql_parser.dialect to 'generic', as it is";

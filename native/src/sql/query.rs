@@ -154,7 +154,7 @@ pub fn misread_past(source: &Source, tokens: &[TokenWithSpan]) -> Option<(&'stat
             return Some((message, start));
         }
         if says && !is_clause && keyword(at(place - 1)) == Keyword::FOR {
-            let message = "of the past AS OF alone is read, as in VERSION AS OF 7";
+            let message = "only AS OF reads the past, as in VERSION AS OF 7";
             return Some((message, source.start(tokens[place - 1])));
         }
     }

@@ -49,8 +49,8 @@ pub struct SqlQuery {
 }
 
 const SEVERAL: &str = "give one statement at a time: another one begins after this";
-const TOO_NESTED: &str = "this statement nests deeper than 50 levels, as the parser counts them: nest it \
-    less";
+const TOO_NESTED: &str = "this statement is nested deeper than 50 levels, as the parser counts them: \
+    simplify it, or take several steps";
 
 pub fn error(source: &Source, tokens: &[TokenWithSpan], error: &ParserError) -> PyErr {
     match error {

@@ -44,7 +44,7 @@ impl Postings {
     ) -> PyResult<Self> {
         let (data, offsets) = (Numbers::<u8>::new(data)?, Numbers::<i64>::new(offsets)?);
         Self::parse(data.slice(), offsets.slice(), length)
-            .ok_or_else(|| invalid("posting blocks are not as Lance's index format 2 has them"))?
+            .ok_or_else(|| invalid("the posting blocks are not in Lance's index format 2"))?
             .checked(documents)
     }
 
@@ -57,7 +57,7 @@ impl Postings {
     ) -> PyResult<Self> {
         let (held, often) = (Numbers::<i32>::new(held)?, Numbers::<i32>::new(frequencies)?);
         if held.slice().len() != often.slice().len() {
-            return Err(invalid("as many frequencies as documents are needed"));
+            return Err(invalid("every document must have a frequency"));
         }
         let pairs = held.slice().iter().zip(often.slice());
         let tail = pairs.map(|(&document, &often)| (document as u32, often as u32)).collect();
@@ -140,7 +140,7 @@ impl Postings {
             ascending
         });
         if !ascending || next > documents as u64 {
-            return Err(invalid("documents of a posting list are not ascending"));
+            return Err(invalid("the documents of a posting list must ascend"));
         }
         for (block, &most) in self.blocks.iter_mut().zip(&most) {
             block.most = most;

@@ -52,7 +52,7 @@ pub fn top_k<'py>(
     let (lengths, allowed) = (Numbers::<i32>::new(lengths)?, Numbers::<u8>::new(allowed)?);
     let (lengths, allowed) = (lengths.slice(), allowed.slice());
     if lengths.len() != allowed.len() || postings.len() != weights.len() {
-        return Err(invalid("arrays of one length are needed"));
+        return Err(invalid("the arrays must have the same length"));
     }
     let lists: Vec<&Postings> = postings.iter().map(Py::get).collect();
     let least = fixed + per_token * shortest as f32;

@@ -31,7 +31,7 @@ impl Metric {
             "l2" => Ok(Self::L2),
             "dot" => Ok(Self::Dot),
             "cosine" => Ok(Self::Cosine),
-            _ => Err(invalid("the metric is l2, dot or cosine")),
+            _ => Err(invalid("the metric must be l2, dot or cosine")),
         }
     }
 }

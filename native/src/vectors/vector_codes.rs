@@ -22,7 +22,7 @@ impl VectorCodes {
     #[new]
     fn new(dimension: usize, metric: &str) -> PyResult<Self> {
         if dimension == 0 {
-            return Err(invalid("a vector has at least one element"));
+            return Err(invalid("a vector must have at least one element"));
         }
         Ok(Self { codes: RwLock::new(Codes::new(Metric::named(metric)?, dimension)) })
     }
@@ -128,7 +128,7 @@ impl VectorCodes {
 }
 
 fn misfit() -> PyErr {
-    invalid("arrays of as many rows and elements are needed")
+    invalid("the arrays must have the same rows and elements")
 }
 
 /// The parameters of a search.
@@ -237,7 +237,7 @@ impl VectorCodes {
         let (count, known) = (vectors.len() / codes.dimension, codes.len());
         let whole = vectors.len().is_multiple_of(codes.dimension);
         if !whole || known < first || valid.is_some_and(|valid| valid.len() != count) {
-            return Err(invalid("whole vectors are needed, after those that are known"));
+            return Err(invalid("the rows must be whole vectors, and follow those in memory"));
         }
         let known = (known - first).min(count);
         let start = known * codes.dimension;

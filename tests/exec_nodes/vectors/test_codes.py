@@ -144,17 +144,17 @@ def test_threads_may_search_while_others_append() -> None:
 def test_arrays_that_do_not_fit_are_refused() -> None:
     codes = coded(clustered(9, rows=400))
     query = np.zeros(DIMENSION)
-    with pytest.raises(ValueError, match="as many rows"):
+    with pytest.raises(ValueError, match="the same rows"):
         found(codes, query, rows=401)
-    with pytest.raises(ValueError, match="as many rows"):
+    with pytest.raises(ValueError, match="the same rows"):
         found(codes, query, allowed=np.ones(399, np.bool_))
-    with pytest.raises(ValueError, match="as many rows"):
+    with pytest.raises(ValueError, match="the same rows"):
         found(codes, np.zeros(DIMENSION - 1))
-    with pytest.raises(ValueError, match="after those"):
+    with pytest.raises(ValueError, match="follow those in memory"):
         codes.extend(np.zeros((3, DIMENSION), np.float32), 401, None)
     with pytest.raises(ValueError, match="whole vectors"):
         codes.extend(np.zeros(DIMENSION + 1, np.float32), 400, None)
     with pytest.raises(ValueError, match="l2, dot or cosine"):
         VectorCodes(3, "hamming")
-    with pytest.raises(ValueError, match="one element"):
+    with pytest.raises(ValueError, match="at least one element"):
         VectorCodes(0, "l2")

@@ -109,7 +109,7 @@ def test_long_chains_are_shown_and_evaluated(count: int) -> None:
 def test_what_nests_too_deep_is_an_error_where_it_would_be_evaluated() -> None:
     (found,) = predicates("id" + " + id" * 500 + " > 1", answer="inexact")
     assert found.columns == ["id"] and found.sql is None
-    with pytest.raises(RuntimeError, match="nests too deep"):
+    with pytest.raises(RuntimeError, match="nested too deeply"):
         found.evaluate(TABLE.to_batches()[0])
 
 

@@ -61,7 +61,7 @@ def test_long_texts_that_are_not_deep_are_read() -> None:
     ]
     for text in texts:
         assert SqlParser().query(text, []) is not None, text[:80]
-    with pytest.raises(ValueError, match="nests too deep"):
+    with pytest.raises(ValueError, match="nested too deeply"):
         SqlParser().tokens("SELECT 1" + " + 1" * 200)
 
 
