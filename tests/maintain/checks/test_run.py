@@ -89,6 +89,9 @@ class Site:
     def file(self, path: str) -> Path:
         return self.folder / path
 
+    def create(self, manifest: RegionManifest) -> None:
+        RegionManifests(self.store, manifest.region_id).create(manifest)
+
     def commit(self, **changes: Any) -> None:
         RegionManifests(self.store, self.region).commit(self.manifest, **changes)
 
@@ -119,73 +122,120 @@ def site(template: Path, tmp_path: Path) -> Site:
 
 
 Damage = Callable[[Site], object]
-CASES: list[tuple[Damage, Severity, str, str]] = []
+
+
+def cut(path: Path, lost: int) -> None:
+    """Take so many bytes off the end of a file."""
+    path.write_bytes(path.read_bytes()[:-lost])
+
+
+def halve(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+
+
+def flip(path: Path) -> None:
+    """Change a bit in the middle of a file."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def with_generation(site: Site, number: int, **changes: Any) -> None:
+    """Let the manifest say something else of a generation."""
+    listed = site.manifest.flushed_generations
+    changed = [replace(one, **changes) if one.generation == number else one for one in listed]
+    site.commit(flushed_generations=tuple(changed))
+
+
+CASES: list[tuple[Severity, str, str, Damage]] = [
+    # Manifests
+    (ERROR, "manifests", "versions 3 to 3 are missing between others",
+     lambda s: s.file(paths.manifest_path(s.region, 3)).unlink()),
+    (ERROR, "manifests", "the newest manifest of the region can't be read",
+     lambda s: cut(s.file(paths.manifest_path(s.region, s.manifest.version)), 5)),
+    (WARNING, "manifests", "an old manifest version can't be read",
+     lambda s: cut(s.file(paths.manifest_path(s.region, 2)), 5)),
+    (ERROR, "manifests", "writer_epoch goes back from 2", lambda s: s.commit(writer_epoch=1)),
+    (INFO, "manifests", "the region has no manifest",
+     lambda s: s.store.put(paths.wal_path(uuid4(), 1), encode_fence(writer_epoch=1))),
+    (WARNING, "manifests", "belongs to region spec 7",
+     lambda s: s.create(RegionManifest(uuid4(), region_spec_id=7))),
+    (WARNING, "manifests", "has no region values",
+     lambda s: s.create(RegionManifest(uuid4(), region_spec_id=1))),
+    # The WAL
+    (ERROR, "wal", "are missing, and later ones exist", lambda s: s.wal(1).unlink()),
+    (ERROR, "wal", "is a folder", lambda s: s.wal(3).mkdir()),
+    (ERROR, "wal", "does not have the checksum that it was written with", lambda s: flip(s.wal(1))),
+    (ERROR, "wal", "ends within a header", lambda s: halve(s.wal(1))),
+    (WARNING, "wal", "durable rows may be lost", lambda s: s.wal(2).write_bytes(b"")),
+    (WARNING, "wal", "durable rows may be lost", lambda s: halve(s.wal(2))),
+    (ERROR, "wal", "table.changes() can't read a flushed WAL entry", lambda s: cut(s.wal(-1), 20)),
+    (ERROR, "wal", "table.changes() can't read a flushed WAL entry",
+     lambda s: s.wal(0).write_bytes(b"")),
+    (ERROR, "wal", "table.changes() can't read a flushed WAL entry", lambda s: flip(s.wal(-1))),
+    (ERROR, "wal", "table.changes() can't read a flushed WAL entry",
+     lambda s: flip(s.file(paths.wal_path(s.region, 1)))),
+    (ERROR, "wal", "position 99 was seen before, but is missing",
+     lambda s: s.commit(wal_entry_position_last_seen=99)),
+    (WARNING, "wal", "the last flushed WAL entry, at position", lambda s: s.wal(0).unlink()),
+    (ERROR, "wal", "has writer epoch 99", lambda s: s.put_entry(encode_fence(writer_epoch=99))),
+    # Generations
+    (ERROR, "generations", "the folder of generation 2 is missing",
+     lambda s: shutil.rmtree(s.generation(2))),
+    (WARNING, "generations", "the folder of generation 1 is missing; its rows are in the base",
+     lambda s: shutil.rmtree(s.generation(1))),
+    (ERROR, "generations", "generation 2 can't be read",
+     lambda s: cut(*(s.generation(2) / "data").iterdir(), 30)),
+    (ERROR, "generations", "generation 2 can't be read",
+     lambda s: shutil.rmtree(s.generation(2) / "_versions")),
+    (ERROR, "generations", "instead of 1000", lambda s: with_generation(s, 2, rows=1000)),
+    (ERROR, "generations", "it has no column '_tombstone'",
+     lambda s: lance.dataset(str(s.generation(2))).drop_columns(["_tombstone"])),
+    # Bloom filters
+    (ERROR, "generations", "is not there",
+     lambda s: (s.generation(2) / "bloom_filter.bin").unlink()),
+    (ERROR, "generations", "not a whole number of 32-byte blocks",
+     lambda s: cut(s.generation(2) / "bloom_filter.bin", 1)),
+    # Indexes of generations
+    (ERROR, "generations", "a btree of generation 2 can't be read",
+     lambda s: shutil.rmtree(s.generation(2) / "_indices")),
+    (ERROR, "generations", "a btree of generation 2 can't be read",
+     lambda s: halve(s.generation(2) / "_pk_index/page_lookup.lance")),
+    (ERROR, "generations", "a btree of generation 2 can't be read",
+     lambda s: (s.generation(2) / "_pk_index/page_lookup.lance").unlink()),
+    (ERROR, "generations", "a btree of generation 2 can't be read",
+     lambda s: (s.generation(2) / "_pk_index/page_data.lance").unlink()),
+    # The MemWAL index
+    (ERROR, "merge progress", "generation 50 of region",
+     lambda s: s.details(merged_generations=dict.fromkeys(manifests(s.uri), 50))),
+    (ERROR, "merge progress", "was merged, but the region is gone",
+     lambda s: s.details(merged_generations={**dict.fromkeys(manifests(s.uri), 1), uuid4(): 3})),
+    (WARNING, "merge progress", "the table was restored, or an index commit erased",
+     lambda s: s.details(merged_generations={})),
+    (ERROR, "merge progress", "but those up to 2 were collected",
+     lambda s: raise_watermarks(s.store, {s.region: Watermark(generation=2)})),
+    (ERROR, "region snapshots", "is not a region snapshot",
+     lambda s: s.details(inline_snapshots=b"x" * 100)),
+    (WARNING, "region snapshots", "the file of the region snapshot is gone",
+     lambda s: s.details(inline_snapshots=None)),
+    # Checkpoints
+    (WARNING, "checkpoints", "the tag memwal_sql.checkpoint.c.1 is gone",
+     lambda s: lance.dataset(s.uri).tags.delete(_tag(s))),
+]  # fmt: skip
 
 
 def damages(severity: Severity, check: str, text: str) -> Callable[[Damage], Damage]:
     """Register a way to damage a table, and what shall be found."""
 
     def register(damage: Damage) -> Damage:
-        CASES.append((damage, severity, check, text))
+        CASES.append((severity, check, text, damage))
         return damage
 
     return register
 
 
-# Manifests
-
-
-@damages(ERROR, "manifests", "versions 3 to 3 are missing between others")
-def manifest_gap(site: Site) -> None:
-    site.file(paths.manifest_path(site.region, 3)).unlink()
-
-
-@damages(ERROR, "manifests", "the newest manifest of the region can't be read")
-def newest_manifest_cut(site: Site) -> None:
-    path = site.file(paths.manifest_path(site.region, site.manifest.version))
-    path.write_bytes(path.read_bytes()[:-5])
-
-
-@damages(WARNING, "manifests", "an old manifest version can't be read")
-def old_manifest_cut(site: Site) -> None:
-    path = site.file(paths.manifest_path(site.region, 2))
-    path.write_bytes(path.read_bytes()[:-5])
-
-
-@damages(ERROR, "manifests", "writer_epoch goes back from 2")
-def epoch_back(site: Site) -> None:
-    site.commit(writer_epoch=1)
-
-
-@damages(INFO, "manifests", "the region has no manifest")
-def region_without_manifest(site: Site) -> None:
-    store = site.store
-    store.put(paths.wal_path(uuid4(), 1), encode_fence(writer_epoch=1))
-
-
-@damages(WARNING, "manifests", "belongs to region spec 7")
-def unknown_spec(site: Site) -> None:
-    new = uuid4()
-    RegionManifests(site.store, new).create(RegionManifest(new, region_spec_id=7))
-
-
-@damages(WARNING, "manifests", "has no region values")
-def no_values(site: Site) -> None:
-    new = uuid4()
-    RegionManifests(site.store, new).create(RegionManifest(new, region_spec_id=1))
-
-
 # The WAL
-
-
-@damages(ERROR, "wal", "are missing, and later ones exist")
-def wal_hole(site: Site) -> None:
-    site.wal(1).unlink()
-
-
-@damages(ERROR, "wal", "is a folder")
-def wal_folder_above(site: Site) -> None:
-    site.wal(3).mkdir()
 
 
 @damages(ERROR, "wal", "are missing, and later ones exist")
@@ -194,33 +244,9 @@ def wal_folder_below(site: Site) -> None:
     site.wal(1).mkdir()
 
 
-@damages(ERROR, "wal", "does not have the checksum that it was written with")
-def wal_entry_changed(site: Site) -> None:
-    data = bytearray(site.wal(1).read_bytes())
-    data[len(data) // 2] ^= 1
-    site.wal(1).write_bytes(data)
-
-
-@damages(ERROR, "wal", "ends within a header")
-def wal_entry_cut_below_another(site: Site) -> None:
-    data = site.wal(1).read_bytes()
-    site.wal(1).write_bytes(data[: len(data) // 2])
-
-
-@damages(WARNING, "wal", "durable rows may be lost")
-def newest_wal_entry_cut(site: Site) -> None:
-    data = site.wal(2).read_bytes()
-    site.wal(2).write_bytes(data[: len(data) // 2])
-
-
-@damages(WARNING, "wal", "durable rows may be lost")
-def newest_wal_entry_emptied(site: Site) -> None:
-    site.wal(2).write_bytes(b"")
-
-
 @damages(WARNING, "wal", "durable rows may be lost")
 def wal_entry_cut_below_a_fence(site: Site) -> None:
-    newest_wal_entry_cut(site)
+    halve(site.wal(2))
     site.put_entry(encode_fence(writer_epoch=1))
 
 
@@ -228,7 +254,7 @@ def wal_entry_cut_below_a_fence(site: Site) -> None:
 def noted_wal_entry_cut(site: Site) -> None:
     last = max(Wal(site.store, site.region).positions())
     site.commit(wal_entry_position_last_seen=last)
-    newest_wal_entry_cut(site)
+    halve(site.wal(2))
 
 
 @damages(ERROR, "checkpoints", "a WAL entry that it retains can't be read")
@@ -237,50 +263,10 @@ def checkpointed_wal_entry_cut(site: Site) -> None:
     site.wal(1).write_bytes(b"")
 
 
-@damages(ERROR, "wal", "table.changes() can't read a flushed WAL entry")
-def flushed_wal_entry_cut(site: Site) -> None:
-    site.wal(-1).write_bytes(site.wal(-1).read_bytes()[:-20])
-
-
-@damages(ERROR, "wal", "table.changes() can't read a flushed WAL entry")
-def last_flushed_wal_entry_emptied(site: Site) -> None:
-    site.wal(0).write_bytes(b"")
-
-
-@damages(ERROR, "wal", "table.changes() can't read a flushed WAL entry")
-def flushed_wal_entry_changed(site: Site) -> None:
-    data = bytearray(site.wal(-1).read_bytes())
-    data[-30] ^= 1
-    site.wal(-1).write_bytes(data)
-
-
-@damages(ERROR, "wal", "table.changes() can't read a flushed WAL entry")
-def old_fence_changed(site: Site) -> None:
-    path = site.file(paths.wal_path(site.region, 1))
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-
-
 @damages(WARNING, "wal", "table.wal() can't read an old WAL entry")
 def fence_cut_below_a_gap(site: Site) -> None:
     site.file(paths.wal_path(site.region, 1)).write_bytes(b"")
     site.file(paths.wal_path(site.region, 2)).unlink()
-
-
-@damages(ERROR, "wal", "position 99 was seen before, but is missing")
-def wal_end_lost(site: Site) -> None:
-    site.commit(wal_entry_position_last_seen=99)
-
-
-@damages(WARNING, "wal", "the last flushed WAL entry, at position")
-def flushed_entry_lost(site: Site) -> None:
-    site.wal(0).unlink()
-
-
-@damages(ERROR, "wal", "has writer epoch 99")
-def wal_ahead_of_manifest(site: Site) -> None:
-    site.put_entry(encode_fence(writer_epoch=99))
 
 
 @damages(ERROR, "wal", "belongs to generation 99")
@@ -299,16 +285,6 @@ def wal_entry_of_another_region(site: Site) -> None:
 # Generations
 
 
-@damages(ERROR, "generations", "the folder of generation 2 is missing")
-def generation_lost(site: Site) -> None:
-    shutil.rmtree(site.generation(2))
-
-
-@damages(WARNING, "generations", "the folder of generation 1 is missing; its rows are in the base")
-def merged_generation_lost(site: Site) -> None:
-    shutil.rmtree(site.generation(1))
-
-
 @damages(ERROR, "generations", "generations [2] are in no manifest")
 def generation_not_listed(site: Site) -> None:
     kept = [one for one in site.manifest.flushed_generations if one.generation != 2]
@@ -321,43 +297,7 @@ def generation_twice(site: Site) -> None:
     site.commit(flushed_generations=(*listed, FlushedGeneration(3, "00000000_gen_3")))
 
 
-@damages(ERROR, "generations", "generation 2 can't be read")
-def data_file_cut(site: Site) -> None:
-    (path,) = (site.generation(2) / "data").iterdir()
-    path.write_bytes(path.read_bytes()[:-30])
-
-
-@damages(ERROR, "generations", "generation 2 can't be read")
-def lance_manifest_lost(site: Site) -> None:
-    shutil.rmtree(site.generation(2) / "_versions")
-
-
-@damages(ERROR, "generations", "instead of 1000")
-def other_row_count(site: Site) -> None:
-    changed = [
-        replace(one, rows=1000) if one.generation == 2 else one
-        for one in site.manifest.flushed_generations
-    ]
-    site.commit(flushed_generations=tuple(changed))
-
-
-@damages(ERROR, "generations", "it has no column '_tombstone'")
-def column_lost(site: Site) -> None:
-    lance.dataset(str(site.generation(2))).drop_columns(["_tombstone"])
-
-
 # Bloom filters
-
-
-@damages(ERROR, "generations", "is not there")
-def bloom_lost(site: Site) -> None:
-    (site.generation(2) / "bloom_filter.bin").unlink()
-
-
-@damages(ERROR, "generations", "not a whole number of 32-byte blocks")
-def bloom_cut(site: Site) -> None:
-    path = site.generation(2) / "bloom_filter.bin"
-    path.write_bytes(path.read_bytes()[:-1])
 
 
 @damages(ERROR, "generations", "zeros only")
@@ -370,11 +310,7 @@ def bloom_blank(site: Site) -> None:
 def bloom_of_another_key(site: Site) -> None:
     other = BloomFilter.build(np.array([1], np.uint64)).data
     (site.generation(2) / "bloom_filter.bin").write_bytes(other)
-    changed = [
-        replace(one, bloom_checksum=zlib.crc32(other)) if one.generation == 2 else one
-        for one in site.manifest.flushed_generations
-    ]
-    site.commit(flushed_generations=tuple(changed))
+    with_generation(site, 2, bloom_checksum=zlib.crc32(other))
 
 
 # Indexes of generations
@@ -384,11 +320,6 @@ def bloom_of_another_key(site: Site) -> None:
 def index_lost(site: Site) -> None:
     for path in (site.generation(2) / "_indices").glob("*/page_lookup.lance"):
         path.unlink()
-
-
-@damages(ERROR, "generations", "a btree of generation 2 can't be read")
-def btree_lost(site: Site) -> None:
-    shutil.rmtree(site.generation(2) / "_indices")
 
 
 @damages(WARNING, "generations", "of generation 2 covers")
@@ -408,22 +339,6 @@ def btree_of_other_rows(site: Site) -> None:
 def native_btree_of_other_rows(site: Site) -> None:
     page = "_pk_index/page_data.lance"
     shutil.copyfile(site.generation(3) / page, site.generation(2) / page)
-
-
-@damages(ERROR, "generations", "a btree of generation 2 can't be read")
-def native_btree_lookup_cut(site: Site) -> None:
-    path = site.generation(2) / "_pk_index/page_lookup.lance"
-    path.write_bytes(path.read_bytes()[:100])
-
-
-@damages(ERROR, "generations", "a btree of generation 2 can't be read")
-def native_btree_lookup_lost(site: Site) -> None:
-    (site.generation(2) / "_pk_index/page_lookup.lance").unlink()
-
-
-@damages(ERROR, "generations", "a btree of generation 2 can't be read")
-def native_btree_data_lost(site: Site) -> None:
-    (site.generation(2) / "_pk_index/page_data.lance").unlink()
 
 
 @damages(ERROR, "generations", "has other keys in its pages than its lookup table says")
@@ -475,45 +390,15 @@ def sealed_twin_with_rows_in_the_wal(site: Site) -> None:
 # The MemWAL index
 
 
-@damages(ERROR, "merge progress", "generation 50 of region")
-def progress_ahead(site: Site) -> None:
-    site.details(merged_generations=dict.fromkeys(manifests(site.uri), 50))
-
-
-@damages(ERROR, "merge progress", "was merged, but the region is gone")
-def progress_of_nothing(site: Site) -> None:
-    site.details(merged_generations={**dict.fromkeys(manifests(site.uri), 1), uuid4(): 3})
-
-
-@damages(WARNING, "merge progress", "the table was restored, or an index commit erased")
-def progress_erased(site: Site) -> None:
-    site.details(merged_generations={})
-
-
-@damages(ERROR, "merge progress", "but those up to 2 were collected")
-def restored_below_the_floor(site: Site) -> None:
-    raise_watermarks(site.store, {site.region: Watermark(generation=2)})
-
-
 @damages(WARNING, "merge progress", "the index 'gone' is to be maintained")
 def unknown_maintained_index(site: Site) -> None:
     site.details(maintained_indexes=("gone",))
-
-
-@damages(ERROR, "region snapshots", "is not a region snapshot")
-def snapshot_damaged(site: Site) -> None:
-    site.details(inline_snapshots=b"x" * 100)
 
 
 @damages(ERROR, "region snapshots", "is recorded, but its folder is gone")
 def region_lost(site: Site) -> None:
     site.details(merged_generations={})
     shutil.rmtree(site.file(paths.region_folder(site.region)))
-
-
-@damages(WARNING, "region snapshots", "the file of the region snapshot is gone")
-def snapshot_file_lost(site: Site) -> None:
-    site.details(inline_snapshots=None)
 
 
 @damages(WARNING, "region snapshots", "can't be read in its recorded state: ")
@@ -535,11 +420,6 @@ def generation_of_an_old_version_lost(site: Site) -> None:
 def _tag(site: Site) -> str:
     (tag,) = lance.dataset(site.uri).tags.list()
     return str(tag)
-
-
-@damages(WARNING, "checkpoints", "the tag memwal_sql.checkpoint.c.1 is gone")
-def tag_lost(site: Site) -> None:
-    lance.dataset(site.uri).tags.delete(_tag(site))
 
 
 @damages(ERROR, "checkpoints", "of the base table is gone")
@@ -579,15 +459,16 @@ def foreign_folder(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "severity", "check", "text"), [pytest.param(*c, id=c[0].__name__) for c in CASES]
+    ("severity", "check", "text", "damage"),
+    [pytest.param(*case, id=f"{case[1]}: {case[2]}") for case in CASES],
 )
 def test_damage_is_found_where_it_is(
     site: Site,
     sound: set[tuple[str, str]],
-    damage: Damage,
     severity: Severity,
     check: str,
     text: str,
+    damage: Damage,
 ) -> None:
     damage(site)
     damaged = folder_state(site.folder)
