@@ -17,13 +17,6 @@ SCHEMA = pa.schema(
     ]
 )
 
-REGION_SCHEMA = pa.schema(
-    [
-        pa.field("id", pa.int64(), nullable=False),
-        pa.field("region", pa.utf8(), nullable=False),
-    ]
-)
-
 
 def _reader(ids):
     batch = pa.RecordBatch.from_arrays(
@@ -36,17 +29,6 @@ def _reader(ids):
     return pa.RecordBatchReader.from_batches(SCHEMA, [batch])
 
 
-def _region_reader(rows):
-    batch = pa.RecordBatch.from_arrays(
-        [
-            pa.array([row[0] for row in rows], type=pa.int64()),
-            pa.array([row[1] for row in rows], type=pa.utf8()),
-        ],
-        schema=REGION_SCHEMA,
-    )
-    return pa.RecordBatchReader.from_batches(REGION_SCHEMA, [batch])
-
-
 def _bucket_table(tmp_path):
     """A table with ``id`` as the primary key and a single-bucket LSM spec."""
     db = lancedb.connect(tmp_path, read_consistency_interval=timedelta(seconds=0))
@@ -55,51 +37,6 @@ def _bucket_table(tmp_path):
     # num_buckets = 1: every row routes to the single bucket.
     table.set_lsm_write_spec(LsmWriteSpec.bucket("id", 1))
     return table
-
-
-def test_lsm_merge_insert_bucket(tmp_path):
-    table = _bucket_table(tmp_path)
-    # Empty `on` defaults to the primary key.
-    result = (
-        table.merge_insert([])
-        .when_matched_update_all()
-        .when_not_matched_insert_all()
-        .execute(_reader([3, 4, 5]))
-    )
-    # LSM path: rows go to the MemWAL, so only num_rows is populated.
-    assert result.num_rows == 3
-    assert result.version == 0
-    assert result.num_inserted_rows == 0
-    assert result.num_updated_rows == 0
-
-
-def test_lsm_merge_insert_unsharded(tmp_path):
-    db = lancedb.connect(tmp_path, read_consistency_interval=timedelta(seconds=0))
-    table = db.create_table("t", _reader([1, 2, 3]))
-    table.set_unenforced_primary_key("id")
-    table.set_lsm_write_spec(LsmWriteSpec.unsharded())
-    result = (
-        table.merge_insert("id")
-        .when_matched_update_all()
-        .when_not_matched_insert_all()
-        .execute(_reader([10, 11, 12, 13]))
-    )
-    assert result.num_rows == 4
-
-
-def test_lsm_merge_insert_identity(tmp_path):
-    db = lancedb.connect(tmp_path, read_consistency_interval=timedelta(seconds=0))
-    table = db.create_table("t", _region_reader([(1, "us"), (2, "us")]))
-    table.set_unenforced_primary_key("id")
-    table.set_lsm_write_spec(LsmWriteSpec.identity("region"))
-    # All rows share one identity value, so they route to one shard.
-    result = (
-        table.merge_insert([])
-        .when_matched_update_all()
-        .when_not_matched_insert_all()
-        .execute(_region_reader([(3, "us"), (4, "us")]))
-    )
-    assert result.num_rows == 2
 
 
 def test_lsm_merge_insert_use_lsm_false(tmp_path):
@@ -113,66 +50,6 @@ def test_lsm_merge_insert_use_lsm_false(tmp_path):
     )
     assert result.num_inserted_rows == 2
     assert table.count_rows() == 5
-
-
-def test_lsm_close_writers(tmp_path):
-    table = _bucket_table(tmp_path)
-    (
-        table.merge_insert([])
-        .when_matched_update_all()
-        .when_not_matched_insert_all()
-        .execute(_reader([7, 8]))
-    )
-    table.close_lsm_writers()
-    # The writer reopens lazily on the next merge_insert.
-    result = (
-        table.merge_insert([])
-        .when_matched_update_all()
-        .when_not_matched_insert_all()
-        .execute(_reader([9]))
-    )
-    assert result.num_rows == 1
-
-
-def _lsm_upsert(table, ids):
-    """Upsert ``ids`` (value = 0..n) through the LSM merge_insert path."""
-    (
-        table.merge_insert([])
-        .when_matched_update_all()
-        .when_not_matched_insert_all()
-        .execute(_reader(ids))
-    )
-
-
-def test_lsm_read_sees_active_memtable(tmp_path):
-    db = lancedb.connect(tmp_path, read_consistency_interval=timedelta(seconds=0))
-    table = db.create_table("t", _reader([1, 2, 3]))  # base ids 1,2,3
-    table.set_unenforced_primary_key("id")
-    table.set_lsm_write_spec(LsmWriteSpec.unsharded())
-
-    _lsm_upsert(table, [4, 5])  # active memtable only, not committed to base
-
-    # Default read auto-routes through the LSM scanner: base ∪ active memtable.
-    lsm = table.search().to_arrow()
-    assert sorted(lsm["id"].to_pylist()) == [1, 2, 3, 4, 5]
-
-    # use_lsm(False) bypasses the MemWAL and reads the base table only.
-    base_only = table.search().use_lsm(False).to_arrow()
-    assert sorted(base_only["id"].to_pylist()) == [1, 2, 3]
-
-
-def test_lsm_read_dedup_newest_wins(tmp_path):
-    db = lancedb.connect(tmp_path, read_consistency_interval=timedelta(seconds=0))
-    table = db.create_table("t", _reader([1, 2, 3]))  # id 2 -> value 1
-    table.set_unenforced_primary_key("id")
-    table.set_lsm_write_spec(LsmWriteSpec.unsharded())
-
-    _lsm_upsert(table, [2, 3, 4])  # ids 2,3,4 -> values 0,1,2
-
-    lsm = table.search().to_arrow().sort_by("id")
-    assert lsm["id"].to_pylist() == [1, 2, 3, 4]
-    # id 1 from base (value 0); 2,3,4 from memtable (values 0,1,2).
-    assert lsm["value"].to_pylist() == [0, 0, 1, 2]
 
 
 VECTOR_DIM = 8
@@ -256,25 +133,6 @@ def test_lsm_read_vector_sees_memtable(tmp_path):
     )
     assert {1, 2, 3} <= base_ids
     assert 1000 not in base_ids
-
-
-def test_lsm_read_vector_prefilter(tmp_path):
-    table = _vector_table(tmp_path)
-    # in-flight rows in both categories.
-    _vector_upsert(
-        table, [(1000, "a", [1.0] * VECTOR_DIM), (1001, "b", [1.0] * VECTOR_DIM)]
-    )
-
-    query = [1.0] * VECTOR_DIM
-    # The `where` predicate must apply as a prefilter across base ∪ memtable —
-    # regression test for the vector arm silently dropping the filter.
-    rows = table.search(query).where("category = 'a'").limit(100).to_arrow()
-    assert set(rows["id"].to_pylist()) == {1, 2, 1000}
-    assert set(rows["category"].to_pylist()) == {"a"}
-
-    # Sanity: without the filter, other categories are returned too.
-    unfiltered = set(table.search(query).limit(100).to_arrow()["category"].to_pylist())
-    assert unfiltered != {"a"}
 
 
 FTS_SCHEMA = pa.schema(
