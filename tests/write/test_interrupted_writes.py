@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pyarrow as pa
@@ -22,8 +19,10 @@ from memwal_sql.state.replay import Replay
 from memwal_sql.write import flusher, generations, region_writer, region_writers
 from memwal_sql.write.flusher import RegionFlusher
 from memwal_sql.write.wal_writer import WalWriter
+from tests.model.interrupts import Interrupt, at_line
 from tests.model.process import as_another_process
 from tests.model.waiting import reached
+from tests.soak import IS_SOAK
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("v", pa.int64())])
 
@@ -33,44 +32,23 @@ def rows(start: int, version: int) -> pa.Table:
     return pa.table({"id": ids, "v": [version] * 4 + [version + 1]}, schema=SCHEMA)
 
 
-class Interrupt(BaseException):
-    """What comes from outside."""
-
-
-@contextmanager
-def interrupted(module: Any, step: int) -> Iterator[None]:
-    """Raises Interrupt before the `step`th line of the module's functions, where it is run."""
-    left = step
-
-    def trace(frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
-        nonlocal left
-        if frame.f_code.co_filename != module.__file__:
-            return None
-        if event == "line":
-            left -= 1
-            if left == 0:
-                raise Interrupt
-        return trace
-
-    sys.settrace(trace)
-    try:
-        yield
-    finally:
-        sys.settrace(None)
+def interrupt() -> None:
+    raise Interrupt
 
 
 def steps(module: Any, make: Callable[[], Callable[[], object]]) -> Iterator[Callable[[], bool]]:
-    """For each line that the work passes, something that does the work and is interrupted there."""
+    """For each line that the work passes, or every second one, something that does the work and is
+    interrupted there."""
     step = 0
     finished = False
     while not finished:
-        step += 1
+        step += 1 if IS_SOAK else 2
         work = make()
 
         def run(work: Callable[[], object] = work, step: int = step) -> bool:
             nonlocal finished
             try:
-                with interrupted(module, step):
+                with at_line(module, step, interrupt):
                     work()
             except Interrupt:
                 return True
