@@ -37,11 +37,10 @@ def run_to_death(context: Any, target: Callable[..., None], *args: Any) -> tuple
 
 
 def moments(*stores: str) -> list[tuple[str, str]]:
-    """Where and when to kill at calls. What is there before a store's call is there after the
-    one before it, or after a call of Lance in between: a soak looks at both."""
+    """Where and when to kill at calls of these stores and of Lance. What is there before a call is
+    there after the one before it: a soak looks at both."""
     both = ("before", "after") if IS_SOAK else ("after",)
-    found = [(store, when) for store in stores for when in both]
-    return [*found, ("lance", "before"), ("lance", "after")]
+    return [(store, when) for store in (*stores, "lance") for when in both]
 
 
 def deaths_at_calls(kill: Callable[[Death], bool], where: str, when: str, stride: int) -> int:

@@ -24,6 +24,7 @@ from moto.s3.models import s3_backends
 import memwal_sql as mw
 from memwal_sql.errors import ConflictError, MemWalError
 from memwal_sql.storage.objects.concurrent import ReadWindow
+from tests.each import each
 from tests.model.process import as_another_process
 from tests.model.s3 import Application, s3_server
 from tests.soak import IS_SOAK, usual
@@ -203,7 +204,7 @@ def template(served: tuple[Refuser, dict[str, str]]) -> str:
     return made(served[1])
 
 
-@pytest.mark.parametrize("name", usual([*READS], 5))
+@each("name", usual([*READS], 5))
 def test_a_read_whose_requests_are_refused_says_so(
     served: tuple[Refuser, dict[str, str]], no_pauses: None, template: str, name: str
 ) -> None:
@@ -214,7 +215,7 @@ def test_a_read_whose_requests_are_refused_says_so(
         run.refused(place)
 
 
-@pytest.mark.parametrize("name", usual([*CHANGES], 8))
+@each("name", usual([*CHANGES], 8))
 def test_a_change_whose_requests_are_refused_says_so(
     served: tuple[Refuser, dict[str, str]],
     no_pauses: None,

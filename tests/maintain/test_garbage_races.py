@@ -46,6 +46,7 @@ from tests.model.process import ProcessKilledError, Switch, _KillableStore, as_a
 from tests.model.racing import race
 from tests.model.s3 import s3_server
 from tests.model.writing import upsert_rows
+from tests.soak import usual
 from tests.write.hooked_store import HookedStore
 
 
@@ -392,7 +393,7 @@ def s3_options() -> Iterator[dict[str, str]]:
         yield options
 
 
-@pytest.mark.parametrize("place", ["memory", "s3"])
+@pytest.mark.parametrize("place", usual(["memory", "s3"], 1))
 def test_collections_checkpoints_and_old_versions_on_other_stores(
     place: str, s3_options: dict[str, str]
 ) -> None:

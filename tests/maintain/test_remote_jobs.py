@@ -27,7 +27,7 @@ from tests.model.opened import Remote, opened_over
 from tests.model.s3 import Requests, s3_server
 from tests.write.hooked_store import Call, HookedStore
 
-REGIONS = 4
+REGIONS = 2
 LEASE = 4  # a listing, the last record, one more, and whether that one is still there
 
 
@@ -61,7 +61,7 @@ def test_requests_of_a_merge_and_of_an_index(
     seen.take()
     assert table.merge() == REGIONS
     requests = seen.take()
-    assert len(requests) <= 23 * REGIONS + 4, requests
+    assert len(requests) <= 19 * REGIONS + 20, requests
     records = [one for one in writes(requests) if "_memwal_sql/maintenance" in one]
     assert len(records) == 3  # taken, the record of the regions noted, given back
     assert mw.open_table(table.uri, storage_options=options).version == before + 2

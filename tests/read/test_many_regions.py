@@ -26,7 +26,7 @@ from tests.model.opened import Remote, opened_over
 from tests.model.process import as_another_process
 from tests.write.hooked_store import Call, HookedStore
 
-REGIONS = 1000
+REGIONS = 300
 KEYS = [7, 8]
 Read = Callable[[mw.Table], Any]
 

@@ -1,14 +1,15 @@
 """Conditions with odd texts, as values and as names of columns, keep what DataFusion keeps over
 the same rows in memory, whichever way they come.
 
-`MEMWAL_SOAK=10` tries ten times as many; `MEMWAL_SEED=...` changes all of them. A failure prints
-its seed and its condition.
+`MEMWAL_SOAK=10` tries ten times as many, in tables of every kind; `MEMWAL_SEED=...` changes all of
+them. A failure prints its seed and its condition.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,7 +22,7 @@ import memwal_sql as mw
 from memwal_sql.session.filter_text import implied
 from planner.predicates.tuple_domain import key_equalities
 from tests.cli.calls import as_json
-from tests.soak import SOAK
+from tests.soak import SOAK, usual
 
 SEED = os.environ.get("MEMWAL_SEED", "1")
 CONDITIONS = 4 * SOAK
@@ -163,7 +164,7 @@ class Setting:
             return None
 
 
-@pytest.fixture(params=[(r, s) for r in REGIONS for s in STAGES], ids=lambda p: f"{p[0]}-{p[1]}")
+@pytest.fixture(params=usual([*product(REGIONS, STAGES)], 6), ids="-".join)
 def setting(request: pytest.FixtureRequest, fast_folder: Path) -> Iterator[Setting]:
     regions, stage = request.param
     made = Setting(f"{SEED}/{regions}/{stage}", str(fast_folder / "t"), regions, stage)

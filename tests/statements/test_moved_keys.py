@@ -6,6 +6,7 @@ import datafusion
 import pytest
 
 import memwal_sql as mw
+from tests.soak import SOAK
 from tests.statements.beside_duckdb import SCHEMA
 
 KEYS = range(7)
@@ -18,7 +19,7 @@ STATEMENTS = [
 ]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(SOAK))
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_rows_take_keys_that_others_leave_and_no_others(
     uri: str, ctx: datafusion.SessionContext, statement: str, seed: int

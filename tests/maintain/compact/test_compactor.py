@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
-from itertools import cycle, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -28,7 +28,7 @@ from tests.maintain.merging_tables import in_base, make_table, progress_of, rows
 from tests.maintain.merging_tables import write_generations as write
 from tests.maintain.test_concurrent_mergers import Sleeper
 from tests.model.waiting import reached
-from tests.soak import IS_SOAK
+from tests.soak import usual
 
 WIDTH = 4
 KEYS = 600
@@ -221,14 +221,14 @@ def test_the_past_stays_as_it_was(tmp_path: Path) -> None:
 def test_regions_whose_record_is_a_file_are_recorded_again(tmp_path: Path) -> None:
     """Protocol rule 23: the file belongs to an entry of the index that the commit replaces."""
     table = make_table(tmp_path, (), regions=[mw.identity("id")])
-    for number in range(3):
-        write(table, [(dict.fromkeys(range(number, 110), number), [])])
+    for number in range(2):
+        write(table, [(dict.fromkeys(range(number, 102), number), [])])
         table.merge()
     table.build_indexes()
     table.snapshot_regions()
     rows = rows_of(table)
-    assert table.compact() == 3
-    assert _details(table.uri).num_regions == 110
+    assert table.compact() == 2
+    assert _details(table.uri).num_regions == 102
     assert rows_of(mw.open_table(table.uri, version=lance.dataset(table.uri).version)) == rows
     assert rows_of(mw.open_table(table.uri), "eventual") == rows
 
@@ -305,7 +305,7 @@ BESIDE: dict[str, Callable[[mw.Table], object]] = {
 
 @pytest.mark.parametrize(
     ("name", "step"),
-    [*product(BESIDE, STEPS)] if IS_SOAK else [*zip(BESIDE, cycle(STEPS), strict=False)],
+    usual([*product(BESIDE, STEPS)], 8),
 )
 def test_whoever_comes_second_looks_again(
     tmp_path: Path, within: Any, name: str, step: str

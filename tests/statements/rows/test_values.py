@@ -85,7 +85,7 @@ class Rows:
         return stored
 
 
-@pytest.mark.parametrize(("kind", "as_decimals"), usual([*product(KINDS, [False, True])], 14))
+@pytest.mark.parametrize(("kind", "as_decimals"), usual([*product(KINDS, [False, True])], 9))
 def test_each_value_is_written_as_it_is_alone(
     uri: str, ctx: datafusion.SessionContext, kind: str, as_decimals: bool
 ) -> None:
