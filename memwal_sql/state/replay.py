@@ -48,8 +48,15 @@ class Replay:
     written: the claimer may skip them if it records that in a fence.
     """
 
-    def __init__(self, wal: Wal, current_generation: int, make: MakeMemTable) -> None:
-        self.memtables: list[ReplayedMemTable] = []
+    def __init__(
+        self,
+        wal: Wal,
+        current_generation: int,
+        make: MakeMemTable,
+        memtables: Iterable[ReplayedMemTable] = (),
+    ) -> None:
+        """`memtables` hold the rows of earlier entries."""
+        self.memtables = list(memtables)
         self._wal = wal
         self._current_generation = current_generation
         self._make = make
@@ -65,6 +72,19 @@ class Replay:
             if position <= acknowledged:
                 raise error
         return tuple(self._order.torn)
+
+    @property
+    def epoch(self) -> int:
+        """The highest epoch of a fence among the entries, 0 without any."""
+        return self._order.epoch
+
+    def forget_flushed(self, current_generation: int) -> int:
+        """Forget the MemTables of generations that are flushed, as `current_generation` is not, and
+        return the position of their last entry; 0 without any."""
+        flushed = [m for m in self.memtables if m.memtable.generation < current_generation]
+        del self.memtables[: len(flushed)]
+        self._current_generation = current_generation
+        return flushed[-1].last_position if flushed else 0
 
     def read(self, first: int, end: int) -> None:
         """Take the entries from `first` up to `end`, exclusive; all of them must be there. Raises

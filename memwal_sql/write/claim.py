@@ -66,6 +66,7 @@ def claim(
     values: Mapping[str, RegionValue] | None = None,
     newest: RegionManifest | None = None,
     merged: int = 0,
+    log: Log | None = None,
 ) -> Claim:
     """Become the region's writer.
 
@@ -74,18 +75,19 @@ def claim(
     commit of the epoch finds out whether it is still the newest. `check` raises if this package
     must not write the table any more, which is certain only once the epoch is committed: a program
     that has raised the table's version claims every region after that, and fences earlier writers.
-    `merged` is the last generation of the region in a base version.
+    `merged` is the last generation of the region in a base version. `log` is the region's log as
+    far as it was read before.
 
     Raises FencedError when another writer claims the region meanwhile, RegionSealedError when it
     takes no writers, CorruptFileError when its WAL is damaged and TableReplacedError when more of
     it is merged than exists; these change nothing. A claim that fails at any other point leaves
     only a higher epoch and a fence.
     """
-    log = _read_log(manifests, wal, newest or manifests.latest(), make)
+    log = log or read_log(manifests, wal, newest or manifests.latest(), make)
     own = _commit_epoch(manifests, log.manifest, values, merged)
     epoch = own.writer_epoch
     if own.version > log.manifest.version + 1:  # others have flushed, and perhaps collected
-        log = _read_log(manifests, wal, own, make)
+        log = log.above(own) or read_log(manifests, wal, own, make)
         _check_epoch(log.manifest, epoch)
     fence = _put_fence(wal, own.region_id, epoch, log.end)
     # Without this check two claimers whose fences both landed would both think they had won.
@@ -153,26 +155,55 @@ def fenced(region_id: UUID, epoch: int, by: int) -> FencedError:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Log:
-    """The WAL above `manifest`, replayed up to `end`, the first free position; `torn` are the
-    positions of torn entries."""
+@dataclass(slots=True)
+class Log:
+    """The WAL of a region, replayed from the position behind `after` up to `end`, the first free
+    position.
+
+    Attributes:
+        manifest: the newest manifest read, which flushes nothing behind `after`.
+        torn: the positions of torn entries.
+        modified: when the last entry was written, as `ObjectMeta` has it.
+    """
 
     manifest: RegionManifest
     replayed: Replay
+    after: int
     end: int
-    torn: tuple[int, ...]
+    torn: tuple[int, ...] = ()
+    modified: float | None = None
+
+    @property
+    def epoch(self) -> int:
+        """The highest epoch that has claimed the region."""
+        return max(self.manifest.writer_epoch, self.replayed.epoch)
+
+    def follow(self, wal: Wal) -> None:
+        """Replay what was appended meanwhile. After an error the log must not be used again."""
+        end = wal.first_free(self.end)
+        self.replayed.read(self.end, end)
+        self.end = end
+
+    def above(self, manifest: RegionManifest) -> Log | None:
+        """This log without what a newer manifest has flushed, which is forgotten; None if the log
+        must be read again, as the flush ended within a MemTable, or an entry is torn."""
+        replayed, current = self.replayed, manifest.current_generation
+        after = replayed.forget_flushed(current) or self.after
+        first = replayed.memtables[0].memtable.generation if replayed.memtables else current
+        if after != manifest.replay_after_wal_entry_position or first != current:
+            return None
+        return None if replayed.torn(0) else Log(manifest, replayed, after, self.end)
 
 
-def _read_log(
+def read_log(
     manifests: RegionManifests, wal: Wal, manifest: RegionManifest, make: MakeMemTable
-) -> _Log:
+) -> Log:
     """The WAL above `manifest`, or above a newer one. Raises CorruptFileError if it is damaged and
     no newer manifest has flushed the damaged part."""
     while True:
         first = manifest.replay_after_wal_entry_position + 1
         try:
-            end = _first_free(wal, manifest)
+            end, modified = _first_free(wal, manifest)
             replayed = replay(wal, first, end, manifest.current_generation, make)
             torn = replayed.torn(manifest.wal_entry_position_last_seen)
         except CorruptFileError:
@@ -181,7 +212,7 @@ def _read_log(
                 raise
             manifest = newer
         else:
-            return _Log(manifest, replayed, end, torn)
+            return Log(manifest, replayed, first - 1, end, torn, modified)
 
 
 def _commit_epoch(
@@ -215,18 +246,18 @@ def _check_epoch(manifest: RegionManifest, epoch: int) -> None:
         raise fenced(manifest.region_id, epoch, manifest.writer_epoch)
 
 
-def _first_free(wal: Wal, manifest: RegionManifest) -> int:
-    """The first free position above all that the manifest names. Raises CorruptFileError if a
-    position above it is taken."""
+def _first_free(wal: Wal, manifest: RegionManifest) -> tuple[int, float | None]:
+    """The first free position above all that the manifest names, and when the last entry was
+    written. Raises CorruptFileError if a position above it is taken."""
     free = 1 + max(manifest.replay_after_wal_entry_position, manifest.wal_entry_position_last_seen)
-    taken = frozenset(wal.positions())
+    taken = wal.modified()
     last = max(taken, default=0)
     # A listing may lack entries that were written during it.
     while free in taken or (free < last and wal.exists(free)):
         free += 1
     if free < last:
         raise wal.missing(free)
-    return free
+    return free, taken.get(last)
 
 
 def _put_fence(

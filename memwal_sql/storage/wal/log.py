@@ -142,11 +142,24 @@ class Wal:
             'consistency="manifest"; see table.check()'
         )
 
+    def first_free(self, position: int) -> int:
+        """The first free position from this one on; one request if it is this one."""
+        while self.exists(position):
+            position += 1
+            taken = self.near(position) if self.remote else ()
+            while position in taken:
+                position += 1
+        return position
+
     def positions(self) -> list[int]:
         """All positions that are taken, ascending: one listing."""
+        return sorted(self.modified())
+
+    def modified(self) -> dict[int, float | None]:
+        """When the entry at each taken position was written, see `ObjectMeta`: one listing."""
         listed = self._store.list(paths.wal_folder(self._region_id))
-        numbers = (paths.numbered(meta.path, paths.WAL_SUFFIX) for meta in listed)
-        return sorted(number for number in numbers if number is not None)
+        numbers = ((paths.numbered(meta.path, paths.WAL_SUFFIX), meta.modified) for meta in listed)
+        return {number: modified for number, modified in numbers if number is not None}
 
     def _by_id_from(self, stored: pa.Schema, columns: pa.Schema) -> ByFieldId:
         """How entries of a schema are read; most have that of the entry before."""

@@ -9,13 +9,14 @@ from memwal_sql.storage.wal.log import Wal, WalEntry
 class Order:
     """Sees to it that entries follow each other as a WAL's do (protocol rules 5 and 9).
 
-    `torn` are the torn entries so far that no fence has listed as skipped.
+    `torn` are the torn entries so far that no fence has listed as skipped; `epoch` is the highest
+    epoch of a fence, 0 without any.
     """
 
     def __init__(self, wal: Wal) -> None:
         self.torn: dict[int, TornEntryError] = {}
+        self.epoch = 0
         self._wal = wal
-        self._epoch = 0
 
     def rows_of(self, position: int, entry: WalEntry | TornEntryError) -> WalEntry | None:
         """The entry if it has rows. Raises CorruptFileError naming the file."""
@@ -23,16 +24,16 @@ class Order:
             self.torn[position] = entry
             return None
         if entry.batch is None:
-            self._epoch = max(self._epoch, entry.writer_epoch)
+            self.epoch = max(self.epoch, entry.writer_epoch)
             for skipped in entry.skipped:
                 self.torn.pop(skipped, None)
             return None
         if self.torn:
             # Whoever wrote these rows had been told that the torn entry was complete.
             raise next(iter(self.torn.values()))
-        if entry.writer_epoch < self._epoch:
+        if entry.writer_epoch < self.epoch:
             raise CorruptFileError(
                 f"{self._wal.path(position)} was written by epoch {entry.writer_epoch} above the "
-                f"fence of epoch {self._epoch}"
+                f"fence of epoch {self.epoch}"
             )
         return entry
