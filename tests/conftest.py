@@ -22,6 +22,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 import memwal_sql as mw
 from memwal_sql.storage.retries import Pauses
+from memwal_sql.write.turns import TurnSeconds
 from tests.model.small_rows import make_rows
 
 # A shell that starts the tests in the background has them ignore it, and tests interrupt.
@@ -105,13 +106,17 @@ def table(uri: str) -> mw.Table:
 
 @pytest.fixture
 def no_pauses() -> Iterator[None]:
-    """Retries without waiting."""
-    with Pauses.set(longest=0.0):
+    """Retries without waiting, and turns almost without."""
+    with Pauses.set(longest=0.0), TurnSeconds.set(local=0.05):
         yield
 
 
 @pytest.fixture(scope="session")
 def other() -> Iterator[Executor]:
     """Another process."""
-    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+    with ProcessPoolExecutor(1, get_context("spawn"), initializer=_with_short_turns) as process:
         yield process
+
+
+def _with_short_turns() -> None:
+    TurnSeconds.local = 0.05

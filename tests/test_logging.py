@@ -26,7 +26,7 @@ from memwal_sql.storage.objects.open import open_store
 from memwal_sql.write.table_writer import TableWriter
 from tests.model.faults import Fault, FaultyStore, Kind
 from tests.model.waiting import eventually
-from tests.model.writing import flush_rows, merge_rows, session_of, upsert_rows
+from tests.model.writing import flush_rows, merge_rows, upsert_rows
 
 ROOT = Path(__file__).parents[1]
 SCHEMA = pa.schema([pa.field("tenant", pa.string(), False), pa.field("v", pa.string())])
@@ -45,7 +45,7 @@ def test_a_life_is_told_in_order(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     caplog.set_level(logging.DEBUG, "memwal_sql")
     uri = str(tmp_path / "t")
     table = mw.create_table(uri, SCHEMA, "tenant", regions=[mw.identity("tenant")])
-    with table.writer() as writer:
+    with table.writer(turns=False) as writer:
         writer.upsert(ROW)
         writer.flush()
         upsert_rows(mw.open_table(uri), ROW)
@@ -166,25 +166,6 @@ def test_a_lease_that_is_waited_for_and_taken_over_is_told(
     ]
 
 
-def test_insert_that_is_fenced_tells_that_it_is_made_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = mw.create_table(tmp_path / "t", SCHEMA, "tenant")
-    context = session_of("t", table)
-    context.sql("INSERT INTO t VALUES ('tenant-one', 'x')").collect()
-    upsert, fail = TableWriter.upsert, [FencedError("somebody took over")]
-
-    def fenced_once(self: TableWriter, *args: Any, **kwargs: Any) -> Any:
-        if fail:
-            raise fail.pop()
-        return upsert(self, *args, **kwargs)
-
-    monkeypatch.setattr(TableWriter, "upsert", fenced_once)
-    caplog.set_level(logging.DEBUG, "memwal_sql")
-    context.sql("INSERT INTO t VALUES ('tenant-two', 'x')").collect()
-    assert any("INSERT into" in line and "tried again" in line for line in said(caplog, 0))
-
-
 def calls() -> list[tuple[str, ast.Call]]:
     found = []
     for path in sorted((ROOT / "memwal_sql").rglob("*.py")):
@@ -271,7 +252,7 @@ def _reads(table: mw.Table) -> None:
 
 def _fenced(table: mw.Table) -> None:
     other = mw.create_table(f"{table.uri}-other", SCHEMA, "tenant")
-    with other.writer() as first, other.writer() as second:
+    with other.writer(turns=False) as first, other.writer() as second:
         first.upsert(ROW)
         second.upsert(ROW)
         with pytest.raises(FencedError):

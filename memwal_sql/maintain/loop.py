@@ -103,7 +103,8 @@ class Triggers:
             that they read, and every copy that a compaction has written. Infinite: never.
         flush_seconds: a region is claimed and flushed if its writer is silent: it should have
             flushed rows of its log, by its own `memtable_age_s`, this long ago. A writer that was
-            only stopped for that long gets FencedError. Infinite: no region is claimed.
+            only stopped for that long claims it again, or gets FencedError if it buffers rows.
+            Infinite: no region is claimed.
         compact_fragments: this many adjacent fragments of the base together have twice the size of
             the largest one: see `Table.compact`.
         compact_deleted: or this share of all rows in its files, above 0 and up to 1, was deleted.

@@ -93,6 +93,7 @@ class OpenTable(Protocol):
 
 
 _regions: WeakValueDictionary[tuple[int, Identity, UUID], OpenRegion] = WeakValueDictionary()
+_epochs: dict[tuple[int, Identity, UUID], int] = {}
 _tables: WeakValueDictionary[int, OpenTable] = WeakValueDictionary()
 _numbers = itertools.count()
 _lock = Lock()
@@ -123,10 +124,17 @@ def register(table: Identity, writer: OpenRegion) -> OpenRegion | None:
     that it has fenced by that, if there is one."""
     with _lock:
         current = _regions.get(key := _key(table, writer.region_id))
+        _epochs[key] = max(writer.epoch, _epochs.get(key, 0))
         if current is not None and current.epoch >= writer.epoch:
             return None
         _regions[key] = writer
         return current
+
+
+def last_epoch(table: Identity, region_id: UUID) -> int:
+    """The highest epoch with which a writer of this process has claimed a region, even if it is
+    closed by now; 0 without any."""
+    return _epochs.get(_key(table, region_id), 0)
 
 
 def unregister(table: Identity, writer: OpenRegion) -> None:

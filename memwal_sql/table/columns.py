@@ -42,7 +42,7 @@ class AlteredTable(FlushedTable):
             columns: fields, which are null in every row; or SQL expressions over the row by name,
                 such as `{"total": "price * quantity"}`, whose values each existing row gets. For
                 expressions all regions are claimed, flushed and merged first: open writers get
-                FencedError, and rows that others write meanwhile have nulls. Later rows have the
+                ReopenError, and rows that others write meanwhile have nulls. Later rows have the
                 values that they are written with.
 
         Raises InvalidCallError before anything is changed for names that are taken, fields that are

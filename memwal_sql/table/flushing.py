@@ -22,8 +22,8 @@ class FlushedTable(SharedTable):
 
         Each open writer of the table in this process flushes its rows. Every other region with rows
         in its log is claimed and flushed, whether its writer has died or is open in another
-        process: that writer stops with FencedError, as when a second writer takes over; INSERT and
-        other statements claim the region again by themselves.
+        process: that writer claims the region again at its next call; a buffered one stops with
+        FencedError.
 
         Returns the number of regions claimed. Raises the errors of a writer's `flush`,
         CorruptFileError for a damaged log, and RetryError when others kept claiming regions.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Unpack, cast
 from uuid import UUID
@@ -12,13 +13,10 @@ import pyarrow as pa
 
 from exec_nodes.evolution.project import same_columns
 from memwal_sql.errors import (
-    ConflictError,
-    FencedError,
     InvalidCallError,
     MemWalError,
     PartlyWrittenError,
     ReopenError,
-    RetryError,
     WriterFailedError,
 )
 from memwal_sql.state.base_table import BaseTable
@@ -26,7 +24,6 @@ from memwal_sql.state.open_writers import OpenTable, live_table_writer
 from memwal_sql.storage.base.indexes import IndexRecipe
 from memwal_sql.storage.generation.write import BaseFormat
 from memwal_sql.storage.region.manifest import RegionManifest
-from memwal_sql.storage.retries import ATTEMPTS, with_retries
 from memwal_sql.table.handle import TableHandle
 from memwal_sql.write.conditional.resolve import LiveRows, ReadChanges
 from memwal_sql.write.options import STATEMENT_WRITERS, WriterArguments, WriterOptions
@@ -34,10 +31,6 @@ from memwal_sql.write.result import DURABLE, WriteResult
 from memwal_sql.write.statement import SNAPSHOT
 from memwal_sql.write.table_writer import TableWriter
 from planner.regions.values import RegionValue
-
-
-class _TakenOverError(Exception):
-    """Others took regions over before a statement had written anything."""
 
 
 class WrittenTable(TableHandle):
@@ -64,38 +57,18 @@ class WrittenTable(TableHandle):
         """Upsert the rows of an INSERT statement, durably, and return their number.
 
         They go through the writer that this process has open for the table, or through INSERT's
-        own: claiming for every statement would fence the writer of the previous one. INSERT's own
-        writer is opened again when another writer took a region over, or when the columns have
-        changed, as SQL has no words for that; a program's writer is left to the program.
+        own: claiming for every statement would take the regions from the writer of the previous
+        one. INSERT's own writer is opened again when the columns have changed, as SQL has no words
+        for that; a program's writer is left to the program. A writer that is closed meanwhile is
+        replaced.
 
         Args:
             columns: the columns that the statement was planned with.
 
-        Raises ReopenError if the table has other columns by now, RetryError if others kept taking
-        the regions over, and the errors of `TableWriter.upsert`.
+        Raises ReopenError if the table has other columns by now, and the errors of
+        `TableWriter.upsert`.
         """
-        self._check_present("write")
-
-        def upsert() -> int:
-            writer = self._writer_for_insert(columns)
-            try:
-                written: int = writer.upsert(rows).rows
-                writer.land()  # an INSERT is durable, whatever the program's own writer promises
-                return written
-            except WriterFailedError:
-                raise
-            except ReopenError as error:  # fenced, or closed meanwhile, with its rows durable
-                if not (writer.of_insert or writer.closed):
-                    raise
-                raise ConflictError(str(error)) from error
-
-        try:
-            return with_retries(upsert, f"INSERT into {self.uri}", on=ConflictError)
-        except ConflictError as error:
-            raise RetryError(
-                f"other writers took over regions of {self.uri} {ATTEMPTS} times while this INSERT "
-                "claimed them: run it again, or let one process write"
-            ) from error
+        return self._by_open_writer(columns, lambda writer: writer.upsert(rows)).rows
 
     def change(
         self,
@@ -106,36 +79,35 @@ class WrittenTable(TableHandle):
         isolation: str = SNAPSHOT,
     ) -> WriteResult:
         """Write the changes that a statement computes from the rows it reads, durably, by the
-        writer that `insert` uses; see `TableWriter.change`. If others take the regions over before
-        anything is written, everything is read and computed again.
+        writer that `insert` uses; see `TableWriter.change`. If that is closed before anything is
+        written, everything is read and computed again.
 
-        Raises the errors of that, ReopenError as `insert` does, and RetryError if others kept
-        taking the regions over and nothing was written.
+        Raises the errors of that, and ReopenError as `insert` does.
         """
-        self._check_present("write")
+        return self._by_open_writer(
+            columns, lambda writer: writer.change(read, whole=whole, isolation=isolation)
+        )
 
-        def change() -> WriteResult:
+    def _by_open_writer(
+        self, columns: pa.Schema, write: Callable[[OpenTable], WriteResult]
+    ) -> WriteResult:
+        """The result of a statement, made by the writer that this process has open, or by
+        INSERT's; again, by the next one, if the program closes it before it has written anything.
+        It is durable, whatever the writer promises."""
+        self._check_present("write")
+        while True:
             writer = self._writer_for_insert(columns)
             try:
-                result: WriteResult = writer.change(read, whole=whole, isolation=isolation)
+                result = write(writer)
             except (PartlyWrittenError, WriterFailedError):
                 raise
-            except ReopenError as error:
-                if not (writer.closed or (writer.of_insert and isinstance(error, FencedError))):
+            except ReopenError:
+                if not writer.closed:
                     raise
-                raise _TakenOverError from error
-            if result.reached != DURABLE:
-                writer.land()  # a statement is durable, whatever the program's own writer promises
-            return result
-
-        try:
-            return with_retries(change, f"a statement on {self.uri}", on=_TakenOverError)
-        except _TakenOverError as error:
-            raise RetryError(
-                f"other writers kept taking over regions of {self.uri}, or replacing its rows, "
-                "while this statement ran: nothing was written, run it again, or let one process "
-                "write"
-            ) from error.__cause__
+            else:
+                if result.reached != DURABLE:
+                    writer.land()
+                return result
 
     def close(self) -> None:
         """Close the writer that INSERT statements opened, if there is one."""
@@ -165,7 +137,7 @@ class WrittenTable(TableHandle):
                     if old is not None:
                         old.close()
             self._insert_writer = self._open_writer(
-                base, options=STATEMENT_WRITERS.options, of_insert=True
+                base, options=replace(STATEMENT_WRITERS.options, durable=True), of_insert=True
             )
             return self._insert_writer
 
@@ -183,7 +155,7 @@ class WrittenTable(TableHandle):
             context=self._context,
             info=base.info,
             base=BaseFormat.of(base.dataset),
-            check_claimable=partial(self._check_claimable, base.etag),
+            check_claimable=partial(self._check_claimable, base),
             region_of=self._region_of,
             rows=cast(LiveRows, self),  # the subclasses of this part add the reads
             regions=self._all_regions,
@@ -201,10 +173,18 @@ class WrittenTable(TableHandle):
     def _merged_of(self, region_id: UUID) -> int:
         return self._tracker.loaded.details.merged_generations.get(region_id, 0)
 
-    def _check_claimable(self, etag: str) -> None:
-        # The base may have been restored to an earlier version since the writer was opened.
-        if (latest := self._tracker.latest()).etag != etag:
-            self._collector.check_watermarks(latest)
+    def _check_claimable(self, base: BaseTable, again: bool) -> None:
+        """Raise if regions may not be claimed, or not claimed `again`, by a writer that was opened
+        with a base version."""
+        latest = self._tracker.latest()
+        if latest.etag == base.etag:
+            return
+        self._collector.check_watermarks(latest)  # it may have been restored to an earlier version
+        if again and not same_columns(latest.stored, base.stored):
+            raise ReopenError(
+                f"the columns of {self.uri} have changed, and another writer has taken regions "
+                "over: open a new writer"
+            )
 
     def _all_regions(self) -> list[tuple[int, Mapping[str, RegionValue] | None]]:
         regions = self._collector.registry.regions(self._tracker.latest())

@@ -42,7 +42,8 @@ class OpenGeneration:
 
 
 class OpenGenerations:
-    """Unflushed generations, ascending; the last one is active, the others are sealed.
+    """Unflushed generations, ascending; the last one is active, the others are sealed. `flushed` is
+    the position of the last entry of those that were flushed, 0 without any.
 
     `submit` gets every sealed MemTable once, in order, with the position of its last entry and the
     staged batches that it holds.
@@ -82,6 +83,7 @@ class OpenGenerations:
             older.sealed = True
         budget.add(self.bytes)
         self._released = False
+        self.flushed = 0
 
     def start(self) -> None:
         """Flush the MemTables that a replay has sealed or filled."""
@@ -140,7 +142,8 @@ class OpenGenerations:
         if memtable.rows == 0:
             into.born = self._clock()
         memtable.append(batch, size)
-        self._budget.add(memtable.bytes - before)
+        if not self._released:
+            self._budget.add(memtable.bytes - before)
 
     def landed(self, generation: OpenGeneration, writes: int, position: int) -> None:
         """An entry with so many writes of `generation` is in the WAL at `position`."""
@@ -173,6 +176,9 @@ class OpenGenerations:
 
     def remove(self, memtable: MemTable) -> None:
         """Forget a committed generation."""
+        self.flushed = max(
+            [self.flushed, *(g.last_position for g in self._open if g.memtable is memtable)]
+        )
         self._open = [
             generation for generation in self._open if generation.memtable is not memtable
         ]
@@ -181,9 +187,23 @@ class OpenGenerations:
             self._budget.release(memtable.bytes)
 
     def release(self) -> None:
-        """Stop counting these bytes: the writer is closed."""
-        self._released = True
-        self._budget.release(self.bytes)
+        """Stop counting these bytes: the writer is closed, or the region is handed over."""
+        if not self._released:
+            self._released = True
+            self._budget.release(self.bytes)
+
+    def replayed(self) -> list[ReplayedMemTable]:
+        """The MemTables that have rows, as a replay of the log gives them."""
+        return [
+            ReplayedMemTable(
+                generation.memtable,
+                generation.last_position,
+                generation.entries,
+                dict(generation.published),
+            )
+            for generation in self._open
+            if generation.memtable.rows
+        ]
 
     def _submit_sealed(self) -> None:
         # In order, and only when all entries have landed: the commit moves the replay position

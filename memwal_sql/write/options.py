@@ -50,6 +50,11 @@ class WriterOptions:
         parallel_flushes: MemTables written to storage at the same time; None: 2, and 8 on an object
             store, where a flush waits most of its time.
         flush_attempts: how often a MemTable's flush is tried, each time into a new folder.
+        turns: writers of several processes take turns: before this one takes a region over from
+            another process, it waits until that one has had a turn, or is quiet; and a durable
+            writer that a region is taken from waits for its turn, and goes on. False: it takes
+            regions over at once, and stops with FencedError when one is taken from it, as a
+            buffered writer always does.
     """
 
     durable: bool = True
@@ -65,6 +70,7 @@ class WriterOptions:
     back_pressure_timeout_s: float = 60.0
     parallel_flushes: int | None = None
     flush_attempts: int = 4
+    turns: bool = True
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -134,3 +140,4 @@ class WriterArguments(TypedDict, total=False):
     back_pressure_timeout_s: float
     parallel_flushes: int | None
     flush_attempts: int
+    turns: bool

@@ -14,6 +14,8 @@ import pyarrow as pa
 
 from exec_nodes.postings.analyzer import Analyzer
 from memwal_sql.errors import (
+    CorruptFileError,
+    FencedError,
     InvalidCallError,
     MemWalError,
     NotFoundError,
@@ -21,6 +23,7 @@ from memwal_sql.errors import (
     TableReplacedError,
     UnknownFormatError,
 )
+from memwal_sql.state import open_writers as live
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.replay import MakeMemTable, memtables_of
 from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
@@ -30,12 +33,13 @@ from memwal_sql.storage.region.versions import RegionManifests
 from memwal_sql.storage.wal.entry import entry_schema
 from memwal_sql.storage.wal.log import Wal
 from memwal_sql.write.back_pressure import MemoryBudget
-from memwal_sql.write.claim import Claim, claim, claim_new
+from memwal_sql.write.claim import Claim, Log, claim, claim_new, read_log
 from memwal_sql.write.flusher import RegionFlusher
 from memwal_sql.write.generation_writer import FindIndexes, GenerationWriter
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.region_writer import RegionWriter
 from memwal_sql.write.router import RegionValues
+from memwal_sql.write.turns import Tenure
 from memwal_sql.write.wal_writer import WalWriter
 from planner.model import TableInfo
 from planner.regions.ids import new_region_id, region_id
@@ -43,7 +47,6 @@ from planner.regions.spec import MANUAL_SPEC_ID, RegionSpec
 from planner.regions.values import region_name
 
 FindRegion = Callable[[int, RegionValues], RegionManifest | None]
-OpenRegion = Callable[[], RegionWriter]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,19 +54,20 @@ class RegionOpener:
     """Opens writers of a table's regions, with the state that they share.
 
     `base` is the Lance dataset of the base table, whose field ids stored rows carry.
-    `check_claimable` raises if no region may be claimed now; a caller that opens several calls it
-    before. `find` finds an existing region by spec id and values. `indexes` is called at every
-    flush, as indexes may have been made meanwhile; `last_indexes`, its last result, for every
-    MemTable. `merged` is the merge progress of a region in the base version read last. `submit`
-    runs a flush soon. `lost` is called when a region finds that the table is another one now, or
-    that this package has become too old to write it. All regions share `order`.
+    `check_claimable` raises if no region may be claimed now, or, if True is given, claimed again; a
+    caller that opens several calls it before. `find` finds an existing region by spec id and
+    values. `indexes` is called at every flush, as indexes may have been made meanwhile;
+    `last_indexes`, its last result, for every MemTable. `merged` is the merge progress of a region
+    in the base version read last. `submit` runs a flush soon. `lost` is called when a region finds
+    that the table is another one now, or that this package has become too old to write it. All
+    regions share `order`.
     """
 
     context: TableContext
     info: TableInfo
     base: Any
     spec: RegionSpec | None
-    check_claimable: Callable[[], None]
+    check_claimable: Callable[[bool], None]
     find: FindRegion
     indexes: FindIndexes
     last_indexes: FindIndexes
@@ -77,13 +81,13 @@ class RegionOpener:
     sleep: Callable[[float], None]
     order: AbstractContextManager[object] = field(default_factory=RLock)
 
-    def claimer(self, spec: RegionSpec, values: RegionValues) -> OpenRegion:
-        """A function that claims the region with these values, and creates it if needed."""
+    def claimer(self, spec: RegionSpec, values: RegionValues) -> RegionClaimer:
+        """Claims the region with these values, and creates it if needed."""
         manifest = self.find(spec.spec_id, values) or _new_region(self.context, spec, values)
-        return partial(self._claim, manifest, values)
+        return RegionClaimer(self, manifest, values)
 
-    def manual_claimer(self, name: str) -> OpenRegion:
-        """A function that claims the region of this name or UUID, and creates it if needed."""
+    def manual_claimer(self, name: str) -> RegionClaimer:
+        """Claims the region of this name or UUID, and creates it if needed."""
         try:
             id_ = UUID(name)
         except ValueError:
@@ -94,27 +98,44 @@ class RegionOpener:
         with suppress(NotFoundError):
             existing = RegionManifests(self.context.store, id_).latest()
             manifest = _checked(existing, manifest)
-        return partial(self._claim, manifest, None)
+        return RegionClaimer(self, manifest, None)
 
-    def _claim(self, manifest: RegionManifest, values: RegionValues | None) -> RegionWriter:
-        """Claim a region by its manifest: one that was read or recorded, or its first one."""
+    def log(self, region: UUID) -> Wal:
+        """The log of a region."""
+        stored = entry_schema(self.info.schema, self.base.lance_schema)
+        return Wal(self.context.store, region, stored)
+
+    def manifests(self, region: UUID) -> RegionManifests:
+        """The manifests of a region."""
         types = None if self.spec is None else value_types(self.spec)
-        region, info = manifest.region_id, self.info
-        manifests = RegionManifests(self.context.store, region, types)
-        stored = entry_schema(info.schema, self.base.lance_schema)
-        wal = Wal(self.context.store, region, stored)
-        make = memtables_of(info, region_name(region, values), self._texts)
-        won = self._won(manifests, wal, make, manifest, values)
+        return RegionManifests(self.context.store, region, types)
+
+    def memtables(self, region: UUID, values: RegionValues | None) -> MakeMemTable:
+        """Makes the MemTables of a region."""
+        return memtables_of(self.info, region_name(region, values), self._texts)
+
+    def check(self) -> None:
+        """Raise UnknownFormatError if this package has become too old to write the table."""
+        try:
+            self.context.check_writes()
+        except UnknownFormatError as error:
+            self.lost(error)
+            raise
+
+    def writer(self, won: Claim, values: RegionValues | None) -> RegionWriter:
+        """The writer of a region that was claimed."""
+        region = won.claim.region_id
+        manifests, wal = self.manifests(region), self.log(region)
         return RegionWriter(
             claim=won.claim,
             replayed=won.memtables,
-            make_memtable=make,
+            make_memtable=self.memtables(region, values),
             wal=WalWriter(
                 wal,
                 region,
                 won.claim.epoch,
                 won.next_position,
-                stored,
+                entry_schema(self.info.schema, self.base.lance_schema),
                 self.options.flushed_within_s,
             ),
             make_flusher=lambda writer: RegionFlusher(
@@ -125,7 +146,7 @@ class RegionOpener:
                 attempts=self.options.flush_attempts,
                 committed=writer.flushed,
                 failed=partial(self._failed, writer),
-                check=self._check,
+                check=self.check,
                 merged=partial(self.merged, region),
                 sleep=self.sleep,
             ),
@@ -135,30 +156,6 @@ class RegionOpener:
             buffered=self.buffered,
             clock=self.clock,
         )
-
-    def _won(
-        self,
-        manifests: RegionManifests,
-        wal: Wal,
-        make: MakeMemTable,
-        manifest: RegionManifest,
-        values: RegionValues | None,
-    ) -> Claim:
-        merged = self.merged(manifest.region_id)
-        if merged and not manifest.version:  # it is not new, and was looked for before the merge
-            try:
-                manifest = _checked(manifests.latest(), manifest)
-            except NotFoundError as error:
-                raise beyond(manifest.region_id, merged, manifest.current_generation) from error
-        newest: RegionManifest | None = manifest
-        if not manifest.version:
-            outcome = claim_new(manifests, wal, self._check, manifest)
-            if isinstance(outcome, Claim):
-                return outcome
-            newest = _checked(outcome, manifest)
-        elif not manifest.message:  # a recorded manifest lacks fields that a commit needs
-            newest = None
-        return claim(manifests, wal, make, self._check, values, newest, merged)
 
     def _write(self, region: UUID, generation: int, rows: pa.Table) -> FlushedGeneration:
         writer = GenerationWriter(self.context, self.info, self.base, self.indexes)
@@ -170,17 +167,103 @@ class RegionOpener:
             self.lost(error)  # first: the writer wakes callers that wait for the flush
         writer.flush_failed(error)
 
-    def _check(self) -> None:
-        try:
-            self.context.check_writes()
-        except UnknownFormatError as error:
-            self.lost(error)
-            raise
-
     def _texts(self) -> list[tuple[str, Analyzer]]:
         """The columns with a maintained full-text index."""
         infos = (recipe.info for recipe in self.last_indexes())
         return [(info.column, Analyzer.of(info.parameters)) for info in infos if info.is_text]
+
+
+class RegionClaimer:
+    """Becomes the writer of one region, again and again: it reads the log, and follows it while
+    another process has the region."""
+
+    def __init__(
+        self, opener: RegionOpener, manifest: RegionManifest, values: RegionValues | None
+    ) -> None:
+        """`manifest` was read or recorded, or is to be the region's first."""
+        region = manifest.region_id
+        self._opener, self._manifest, self._values = opener, manifest, values
+        self._wal, self._manifests = opener.log(region), opener.manifests(region)
+        self._make = opener.memtables(region, values)
+        self._writer: RegionWriter | None = None
+        self._log: Log | None = None
+        self._is_known = False  # whether the log was read before
+
+    def tenure(self) -> Tenure | None:
+        """What another process does with the region, whose log is followed from now on; None if no
+        other process has it. Raises as `claim` does."""
+        if not self._existing().version:
+            return None
+        log = self._log = self._read()
+        own = live.last_epoch(self._opener.context.identity, self._manifest.region_id)
+        return None if log.epoch <= own else Tenure(log.epoch, log.end, log.modified)
+
+    def claim(self) -> RegionWriter:
+        """Claim the region, and create it if needed; again, if the last claim failed or its writer
+        has handed the region over. Raises as `write.claim.claim` does."""
+        manifest, opener = self._existing(), self._opener
+        if not manifest.version:
+            outcome = claim_new(self._manifests, self._wal, opener.check, manifest)
+            if isinstance(outcome, Claim):
+                return self._won(outcome)
+            self._manifest = manifest = _checked(outcome, manifest)
+            if opener.options.turns:
+                raise FencedError(f"region {manifest.region_id} was created by another writer")
+        # A recorded manifest lacks fields that a commit needs.
+        newest = manifest if manifest.message and not self._is_known else None
+        won = claim(
+            self._manifests,
+            self._wal,
+            self._make,
+            opener.check,
+            self._values,
+            newest,
+            opener.merged(manifest.region_id),
+            self._log_to_claim(),
+        )
+        return self._won(won)
+
+    def _won(self, won: Claim) -> RegionWriter:
+        self._manifest, self._is_known = won.claim.manifest, True
+        self._writer = self._opener.writer(won, self._values)
+        return self._writer
+
+    def _existing(self) -> RegionManifest:
+        """The manifest; a region with merged rows is not new, and was looked for before that."""
+        region, merged = self._manifest.region_id, self._opener.merged(self._manifest.region_id)
+        if merged and not self._manifest.version:
+            try:
+                self._manifest = _checked(self._manifests.latest(), self._manifest)
+            except NotFoundError as error:
+                raise beyond(region, merged, self._manifest.current_generation) from error
+        return self._manifest
+
+    def _read(self) -> Log:
+        """The log up to its end."""
+        log = self._take_log()
+        if log is not None:
+            with suppress(CorruptFileError):  # it was flushed and collected, or is read below
+                log.follow(self._wal)
+                self._is_known = True
+                return log
+        newest = self._manifest
+        if self._is_known or not newest.message:
+            newest = self._manifests.latest()
+        return read_log(self._manifests, self._wal, newest, self._make)
+
+    def _log_to_claim(self) -> Log | None:
+        """The log above the newest manifest; None if it is to be read."""
+        log = self._take_log()
+        if log is None or not self._is_known:
+            return log
+        return log.above(self._manifests.newer(log.manifest) or log.manifest)
+
+    def _take_log(self) -> Log | None:
+        """The log as far as it was read: by this, or by a writer that has handed the region over.
+        It can be taken once, as nobody knows how far it was read by what has failed."""
+        log, writer = self._log, self._writer
+        self._log = self._writer = None
+        return log if writer is None else writer.log(self._wal)
 
 
 def create_region(context: TableContext, spec: RegionSpec, values: RegionValues) -> RegionManifest:

@@ -23,13 +23,14 @@ import pyarrow as pa
 
 from exec_nodes.base.threads import Changes
 from exec_nodes.sources.memtable_source import MemTableSource
-from memwal_sql.errors import MemWalError, ReopenError, WriterFailedError
+from memwal_sql.errors import FencedError, MemWalError, ReopenError, WriterFailedError
 from memwal_sql.life_log import deferred_logs
 from memwal_sql.state.memtable import MemTable
-from memwal_sql.state.replay import MakeMemTable, ReplayedMemTable
+from memwal_sql.state.replay import MakeMemTable, Replay, ReplayedMemTable
 from memwal_sql.storage.deadlines import check_deadline, remaining
+from memwal_sql.storage.wal.log import Wal
 from memwal_sql.write.back_pressure import MemoryBudget
-from memwal_sql.write.claim import RegionClaim, fenced
+from memwal_sql.write.claim import Log, RegionClaim, fenced
 from memwal_sql.write.commit_queue import PendingWrite, PendingWrites
 from memwal_sql.write.conditional.recent import Cut, RecentWrites
 from memwal_sql.write.flusher import RegionFlusher
@@ -69,8 +70,11 @@ class RegionWriter:
         order: AbstractContextManager[object] | None = None,
     ) -> None:
         self.region_id, self.epoch, self.entry_schema = claim.region_id, claim.epoch, wal.schema
+        self._claim = claim
         self._wal = wal
         self._options = options
+        self._takes_turns = options.durable and options.turns
+        self._make_memtable = make_memtable
         self._buffered = buffered
         self._budget = budget
         self._clock = clock
@@ -116,6 +120,36 @@ class RegionWriter:
         """Whether no error has stopped the writer."""
         with self._lock:
             return self._failure is None and self._flush_failure is None and not self._closed
+
+    @property
+    def is_handed_over(self) -> bool:
+        """Whether another writer has the region, and its turn ends."""
+        with self._lock:
+            return self._takes_turns and isinstance(self._failure, FencedError)
+
+    def log(self, wal: Wal) -> Log:
+        """What this writer has of the log of a region that is handed over, to be followed. Its
+        MemTables grow then, so that it can be asked once."""
+        self._changed.wait_for(lambda: not self._committing)
+        with self._lock:
+            manifest, memtables = self._claim.manifest, self._generations.replayed()
+            flushed, oldest = self._generations.flushed, self._generations.oldest
+        after = max(flushed, manifest.replay_after_wal_entry_position)
+        end = 1 + max([after, *(memtable.last_position for memtable in memtables)])
+        replayed = Replay(wal, oldest, self._make_memtable, memtables)
+        return Log(manifest, replayed, after, end)
+
+    def probe(self) -> None:
+        """Note if another writer has claimed the region, as the next append would."""
+        with self._lock:
+            if self._committing:  # the entry finds out
+                return
+            commits = self._commits
+        epoch = self._wal.next_epoch()
+        with self._lock:
+            is_other = not self._committing and commits == self._commits
+        if is_other and epoch > self.epoch:
+            self.taken_over(epoch)
 
     def append(self, batch: pa.RecordBatch) -> int:
         """Write rows with the MemTable's schema, in order; empty batches do nothing.
@@ -334,6 +368,9 @@ class RegionWriter:
                 error = _again(error, f"{lost} buffered rows were not written")
             self._failure = error
             self._pending.clear()
+            if self._takes_turns and isinstance(error, FencedError):
+                self._reported = True  # no row is lost
+                self._generations.release()
 
     # The methods below do group commit, without the lock.
 

@@ -10,15 +10,26 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from exec_nodes.arrow.large_columns import concatenated
 from exec_nodes.base.tasks import map_in_threads
 from exec_nodes.base.threads import Outcome, outcomes
-from memwal_sql.errors import MemWalError, UnsupportedError, WriterFailedError
+from memwal_sql.errors import (
+    ConflictError,
+    FencedError,
+    MemWalError,
+    UnsupportedError,
+    WriterFailedError,
+)
 from memwal_sql.life_log import deferred_logs
 from memwal_sql.state import open_writers as live
 from memwal_sql.storage.deadlines import unbounded
-from memwal_sql.write.region_opener import OpenRegion, RegionOpener
+from memwal_sql.storage.objects.concurrent import map_remote
+from memwal_sql.storage.retries import ATTEMPTS
+from memwal_sql.write.commit_queue import PendingWrite
+from memwal_sql.write.region_opener import RegionClaimer, RegionOpener
 from memwal_sql.write.region_writer import RegionWriter
 from memwal_sql.write.router import RegionKey, RegionValues, Router
+from memwal_sql.write.turns import Turns
 
 _PARALLEL_REGIONS = 16
 R = TypeVar("R")
@@ -29,37 +40,101 @@ class RegionWriters:
     once."""
 
     def __init__(
-        self, opener: RegionOpener, region: str | None, check_open: Callable[[], None]
+        self,
+        opener: RegionOpener,
+        region: str | None,
+        check_open: Callable[[], None],
+        turns: Turns | None = None,
     ) -> None:
         """
         Args:
             region: the name or UUID of the one region to write, for manual regions.
             check_open: raises if no region may be opened any more.
+            turns: how to wait before a region is taken over; None: not at all.
         """
         self._opener = opener
+        self._turns = turns
         self._manual = region or ""
         self._check_open = check_open
         self._router = None if opener.spec is None else Router(opener.spec)
         self._writers: dict[RegionKey, RegionWriter] = {}
+        self._claimers: dict[RegionKey, RegionClaimer] = {}
         self._open_lock = Lock()
 
     def __iter__(self) -> Iterator[RegionWriter]:
         """The writers that are open now."""
         return iter(list(self._writers.values()))
 
+    @property
+    def unfenced(self) -> list[RegionWriter]:
+        """The writers that are open now, except those of regions that are handed over."""
+        return [writer for writer in self if not writer.is_handed_over]
+
+    def claimed_again(self) -> list[RegionWriter]:
+        """The writers that are open now, once those of regions that were handed over have claimed
+        these in their turn."""
+        self._open_missing({k: partial(self._claimers.__getitem__, k) for k in self._writers})
+        return list(self)
+
+    def in_turn(self, call: Callable[[], R]) -> R:
+        """The result of a call that writes nothing if it raises FencedError: if writers take turns,
+        it is made again then. Raises ConflictError if others take regions over each time."""
+        for _ in range(ATTEMPTS):
+            try:
+                return call()
+            except FencedError as error:
+                if self._turns is None or not self._opener.options.durable:
+                    raise
+                fence = error
+        raise ConflictError(
+            f"other processes took over regions {ATTEMPTS} times during this call: nothing was "
+            "written, run it again, or let one process write"
+        ) from fence
+
     def route(self, batch: pa.RecordBatch) -> list[tuple[RegionWriter, pa.RecordBatch]]:
         """The rows of each region, and the region's writer, which has claimed it."""
         spec = self._opener.spec
         if self._router is None or spec is None:
-            if () not in self._writers:
+            if self._lacks(()):
                 self._open_missing({(): partial(self._opener.manual_claimer, self._manual)})
             return [(self._writers[()], batch)]
         parts = self._router.route(batch)
-        if any(part.key not in self._writers for part in parts):
+        if any(self._lacks(part.key) for part in parts):
             self._open_missing(
                 {part.key: partial(self._opener.claimer, spec, part.values) for part in parts}
             )
         return [(self._writers[part.key], part.rows) for part in parts]
+
+    def append(self, batch: pa.RecordBatch) -> dict[UUID, int]:
+        """Write rows, and return the position of the last entry of each region. Rows whose region
+        is handed over meanwhile are written in the next turn. Raises the errors of `together`."""
+        positions: dict[UUID, int] = {}
+        rows: pa.RecordBatch | None = batch
+        while rows is not None:
+            handed_over: list[pa.RecordBatch] = []
+            append = partial(self._append, handed_over)
+            parts = self.route(rows)
+            positions |= self.together({w: partial(append, w, part) for w, part in parts})
+            rows = concatenated(handed_over) if handed_over else None
+            if rows is not None:
+                # Who takes a region takes all: the next call needs those that have their rows too.
+                self.route(batch)
+        return positions
+
+    def _append(
+        self, handed_over: list[pa.RecordBatch], writer: RegionWriter, rows: pa.RecordBatch
+    ) -> int:
+        """The position of these rows, or of the first of them; the others are `handed_over`."""
+        writes: list[PendingWrite] = []
+        try:
+            writes = writer.enqueue(rows)
+            return writer.land(writes)
+        except FencedError:
+            if not writer.is_handed_over:
+                raise
+            landed = [write for write in writes if write.position]
+            handed_over.append(rows.slice(sum(write.batch.num_rows for write in landed)))
+            return landed[-1].position if landed else 0
 
     def all(self, regions: Sequence[tuple[int, RegionValues | None]]) -> list[RegionWriter]:
         """The writers of all regions, given by spec and values; they are claimed.
@@ -67,7 +142,7 @@ class RegionWriters:
         Raises UnsupportedError for a region that this writer's rows could not be in.
         """
         spec = self._opener.spec
-        missing: dict[RegionKey, Callable[[], OpenRegion]] = {}
+        missing: dict[RegionKey, Callable[[], RegionClaimer]] = {}
         for spec_id, values in regions:
             if spec is None or spec_id != spec.spec_id or values is None:
                 raise UnsupportedError(
@@ -76,7 +151,7 @@ class RegionWriters:
                 )
             key = tuple(values[name] for name in spec.field_ids)
             missing[key] = partial(self._opener.claimer, spec, values)
-        if not missing.keys() <= self._writers.keys():
+        if any(self._lacks(key) for key in missing):
             self._open_missing(missing)
         return list(self)
 
@@ -154,25 +229,56 @@ class RegionWriters:
         with self._open_lock:
             pass
 
-    def _open_missing(self, finders: Mapping[RegionKey, Callable[[], OpenRegion]]) -> None:
+    def _lacks(self, key: RegionKey) -> bool:
+        writer = self._writers.get(key)
+        return writer is None or writer.is_handed_over
+
+    def _open_missing(self, finders: Mapping[RegionKey, Callable[[], RegionClaimer]]) -> None:
+        """Claim those regions of a call that this writer lacks, all of them in one turn."""
         with deferred_logs(), self._open_lock:
             self._check_open()
-            missing = {key: find for key, find in finders.items() if key not in self._writers}
-            if missing:
-                self._opener.check_claimable()
+            missing = [key for key in finders if self._lacks(key)]
+            if not missing:
+                return
+            new = [key for key in missing if key not in self._claimers]
+            contested = len(new) < len(missing)
+            self._opener.check_claimable(contested)
             # All are looked up before one is created, or they would find each other's.
-            claims = map_in_threads(_made, missing.values(), _PARALLEL_REGIONS)
-            errors = []
-            opened = outcomes(_made, claims, _PARALLEL_REGIONS, all_end=True)
-            for key, claimed in zip(missing, opened, strict=True):
-                if claimed.error is not None:
-                    errors.append(claimed.error)
-                else:
-                    writer = claimed.get()
-                    self._take_over(writer)  # before it takes rows: readers find these with it
-                    self._writers[key] = writer
-            if errors:
-                raise errors[0]
+            claimers = map_in_threads(_made, [finders[key] for key in new], _PARALLEL_REGIONS)
+            of_call = {key: self._claimers[key] for key in finders if key in self._claimers}
+            of_call.update(zip(new, claimers, strict=True))
+            while regions := self._lacking(of_call):
+                if self._turns is not None:
+                    regions = self._turns.wait(partial(self._lacking, of_call, contested))
+                self._claim(regions)
+                contested = True
+
+    def _lacking(
+        self, regions: Mapping[RegionKey, RegionClaimer], probing: bool = False
+    ) -> dict[RegionKey, RegionClaimer]:
+        """Those of these regions that this writer lacks, after `probing` the others. Raises
+        ReopenError if no region may be opened any more."""
+        self._check_open()
+        if probing:
+            claimed = [self._writers[key] for key in regions if not self._lacks(key)]
+            map_remote(self._opener.context.store.remote, RegionWriter.probe, claimed)
+        return {key: claimer for key, claimer in regions.items() if self._lacks(key)}
+
+    def _claim(self, lacking: Mapping[RegionKey, RegionClaimer]) -> None:
+        """Claim regions. If writers take turns, those that others claim at the same time are left
+        for the next turn. Raises the first other error."""
+        errors = []
+        claims = outcomes(RegionClaimer.claim, lacking.values(), _PARALLEL_REGIONS, all_end=True)
+        for key, claimed in zip(lacking, claims, strict=True):
+            if claimed.error is None:
+                writer = claimed.get()
+                self._take_over(writer)  # before it takes rows: readers find these with it
+                self._writers[key] = writer
+                self._claimers[key] = lacking[key]
+            elif self._turns is None or not isinstance(claimed.error, FencedError):
+                errors.append(claimed.error)
+        if errors:
+            raise errors[0]
 
     def _take_over(self, writer: RegionWriter) -> None:
         before = live.register(self._opener.context.identity, writer)

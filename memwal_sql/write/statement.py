@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from exec_nodes.arrow.large_columns import concatenated
 from exec_nodes.keys.keys import key_values
-from memwal_sql.errors import ConflictError, InvalidCallError, MemWalError
+from memwal_sql.errors import ConflictError, FencedError, InvalidCallError, MemWalError
 from memwal_sql.write.commit_queue import PendingWrite
 from memwal_sql.write.conditional.recent import Cut
 from memwal_sql.write.conditional.resolve import Compute, Resolved, among, key_names
@@ -197,9 +197,10 @@ class Statements:
 
     def _parts(self, resolved: Resolved, cuts: Cuts) -> list[_Part]:
         key = list(self.primary_key)
-        return [
-            _Part(writer, cuts[writer], rows, key) for writer, rows in self.route(resolved.rows)
-        ]
+        routed = self.route(resolved.rows)
+        if any(writer not in cuts for writer, _ in routed):
+            raise FencedError("regions were handed over since their rows were read")
+        return [_Part(writer, cuts[writer], rows, key) for writer, rows in routed]
 
     def _enqueue(
         self, parts: Sequence[_Part], unmoved: Cuts, now: ClaimedNow = tuple

@@ -46,9 +46,9 @@ class StatementWriter:
         if keys.num_rows == 0:
             return WriteResult(0, reached(self.options))
         if isolation == SNAPSHOT:
-            return self._landed(self.statements.over_keys(keys, compute))
+            return self._landed(lambda: self.statements.over_keys(keys, compute))
         reads = Reads(lambda: [writer for writer, _ in self.writers.route(keys)], tuple)
-        return self._landed(self.statements.as_a_whole(lambda: compute(keys), reads))
+        return self._landed(lambda: self.statements.as_a_whole(lambda: compute(keys), reads))
 
     def over_rows(
         self, select: Callable[[], Resolved], compute: Compute, isolation: str
@@ -57,14 +57,14 @@ class StatementWriter:
         self._check_routes()
         check_isolation(isolation)
         if isolation == SNAPSHOT:
-            return self._landed(self.statements.over_rows(select, compute))
+            return self._landed(lambda: self.statements.over_rows(select, compute))
         reads = Reads(lambda: self.writers.all(self.regions()), lambda: list(self.writers))
-        return self._landed(self.statements.as_a_whole(select, reads))
+        return self._landed(lambda: self.statements.as_a_whole(select, reads))
 
     def as_a_whole(self, select: Callable[[], Resolved]) -> WriteResult:
         """See `Statements.as_a_whole`; not serializable."""
         self._check_routes()
-        return self._landed(self.statements.as_a_whole(select))
+        return self._landed(lambda: self.statements.as_a_whole(select))
 
     def _check_routes(self) -> None:
         if not self.routes:
@@ -74,7 +74,12 @@ class StatementWriter:
                 'missing="null"'
             )
 
-    def _landed(self, outcome: Outcome) -> WriteResult:
+    def _landed(self, run: Callable[[], Outcome]) -> WriteResult:
+        """The result of a statement, which reads and computes everything again if its regions were
+        handed over before it had written anything."""
+        return self.writers.in_turn(lambda: self._land(run()))
+
+    def _land(self, outcome: Outcome) -> WriteResult:
         landing = {writer: partial(writer.land, writes) for writer, writes in outcome.enqueued}
         try:
             positions = self.writers.together(landing)

@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from random import random
 from threading import Lock, RLock
 from typing import Any, NoReturn, Self
 from uuid import UUID
@@ -49,6 +50,7 @@ from memwal_sql.write.statement import (
 )
 from memwal_sql.write.statement_writer import StatementWriter
 from memwal_sql.write.ticker import Ticks
+from memwal_sql.write.turns import Turns
 from planner.model import TableInfo
 
 _PARALLEL_FLUSHES = {False: 2, True: 8}  # by whether the store is remote
@@ -70,7 +72,7 @@ class TableWriter:
         info: TableInfo,
         base: Any,
         region_of: FindRegion,
-        check_claimable: Callable[[], None] = lambda: None,
+        check_claimable: Callable[[bool], None] = lambda _: None,
         rows: LiveRows,
         regions: Callable[[], Sequence[tuple[int, RegionValues | None]]] = tuple,
         indexes: FindIndexes = tuple,
@@ -81,11 +83,13 @@ class TableWriter:
         of_insert: bool = False,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        random: Callable[[], float] = random,
     ) -> None:
         """
         Args:
             base: the base table's format, or its Lance dataset, whose field ids stored rows carry.
-            check_claimable: raises if no region may be claimed now; called before a claim.
+            check_claimable: raises if no region may be claimed now, or, if True is given, if none
+                may be claimed again; called before a claim.
             region_of: gives the manifest of the region with this spec id and these values, if it
                 exists; called before a region is created.
             rows: the table, for statements that read existing rows.
@@ -141,7 +145,8 @@ class TableWriter:
             clock=clock,
             sleep=sleep,
         )
-        self._writers = RegionWriters(opener, region, self._check_open)
+        turns = Turns(context.store.remote, clock, sleep, random) if options.turns else None
+        self._writers = RegionWriters(opener, region, self._check_open, turns)
         statements = Statements(
             primary_key=info.primary_key,
             route=self._writers.route,
@@ -175,7 +180,7 @@ class TableWriter:
     def usable(self) -> bool:
         if self._closed or self._lost is not None:
             return False
-        return all(writer.is_usable for writer in self._writers)
+        return all(writer.is_usable or writer.is_handed_over for writer in self._writers)
 
     def upsert(
         self,
@@ -211,7 +216,8 @@ class TableWriter:
 
         Raises InvalidCallError before anything is written if the rows don't fit, BackPressureError
         if nothing was written for lack of room, ConflictError if others wrote the same keys each
-        time, FencedError or WriterFailedError if the writer is finished: open a new one;
+        time, or kept taking its regions, FencedError or WriterFailedError if the writer is
+        finished: open a new one;
         PartlyWrittenError if a call that reads rows first was fenced after it had written some
         regions; TableReplacedError if a flush has found that the base table was overwritten or is
         gone, and UnknownFormatError if a newer version of this package has it.
@@ -343,12 +349,12 @@ class TableWriter:
 
     def land(self) -> None:
         """As `sync`, also where the writer is being closed or was closed since the write."""
-        self._writers.flush_wal(self._writers)
+        self._writers.flush_wal(self._writers.unfenced)
 
     def flush(self) -> None:
         """Turn every MemTable into a flushed generation; returns when all are committed."""
         self._check_open()
-        self._flush(list(self._writers))
+        self._writers.in_turn(lambda: self._flush(self._writers.claimed_again()))
 
     def flush_usable(self) -> None:
         """As `flush`, without regions that others have taken over, or whose writer failed."""
@@ -434,15 +440,14 @@ class TableWriter:
         size = batch.nbytes
         self._budget.take_room(size, self._relieve)
         try:
-            appends = {w: partial(w.append, rows) for w, rows in self._writers.route(batch)}
-            positions = self._writers.together(appends)
+            positions = self._writers.append(batch)
         finally:
             self._budget.release(size)
         return positions if self._options.durable else {}
 
     def _relieve(self) -> None:
         """Start a flush: of the largest active MemTable, unless one is running."""
-        writers = list(self._writers)
+        writers = self._writers.unfenced
         for writer in writers:
             writer.check_usable()
         if writers and not any(writer.sealed_bytes for writer in writers):

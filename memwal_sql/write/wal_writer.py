@@ -51,6 +51,14 @@ class WalWriter:
         """The highest position known to be taken."""
         return self._next - 1
 
+    def next_epoch(self) -> int:
+        """The epoch that has written at the next position; 0 if it is free, or torn."""
+        try:
+            entry = self._wal.read(self._next)
+        except TornEntryError:
+            return 0
+        return 0 if entry is None else entry.writer_epoch
+
     def append(self, batch: pa.RecordBatch, generation: int, batch_id: str | None = None) -> int:
         """Make the rows of `batch` durable and return the position of their entry.
 

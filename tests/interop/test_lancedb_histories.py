@@ -63,7 +63,7 @@ class History:
         self.expected: Rows = {1: "base"} if "theirs" in kind else {}
         self.table: Any = mw.open_table(folder(path))
         self.handle = open_handle(path)
-        self.writer: Any = self.table.writer()
+        self.writer: Any = self.table.writer(turns=False)
         self.number = 0
         self.fenced = {"ours": 0, "theirs": 0}
 
@@ -132,7 +132,7 @@ class History:
         with suppress(mw.FencedError):
             self.writer.close()
         self.table = mw.open_table(self.table.uri)
-        self.writer = self.table.writer()
+        self.writer = self.table.writer(turns=False)
 
     def merge(self) -> None:
         self.table.merge()

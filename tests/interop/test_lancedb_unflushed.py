@@ -69,7 +69,7 @@ def test_a_claim_replays_them_and_each_fences_the_other(
     lancedb: Handle, table: Any, tmp_path: Path
 ) -> None:
     lancedb.upsert({2: "theirs", 3: "theirs"})
-    with table.writer() as writer:
+    with table.writer(turns=False) as writer:
         writer.upsert(rows({3: "ours", 4: "ours"}))
         assert read(table) == {1: "base", 2: "theirs", 3: "ours", 4: "ours"}
         with pytest.raises(RuntimeError, match="fenced"):

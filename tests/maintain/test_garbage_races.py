@@ -67,7 +67,7 @@ def test_a_zombie_writer_writes_nothing_after_its_entries_were_collected(tmp_pat
     table = create(tmp_path)
     append = Fault("put_if_absent", Kind.PAUSE, nth=3, path="/wal/")  # after its fence and an entry
     outcome: list[BaseException | None] = []
-    zombie = _faulty_table(table.uri, append).writer()
+    zombie = _faulty_table(table.uri, append).writer(turns=False)
     zombie.upsert(rows(0, 3, 1))
 
     def write() -> None:
@@ -96,7 +96,7 @@ def test_a_zombie_writer_writes_nothing_after_its_entries_were_collected(tmp_pat
 def test_a_torn_fence_holds_its_place(tmp_path: Path) -> None:
     """A store that tears a fence leaves something at the zombie's next position: it stays too."""
     table = create(tmp_path)
-    zombie = mw.open_table(table.uri).writer()
+    zombie = mw.open_table(table.uri).writer(turns=False)
     zombie.upsert(rows(0, 3, 1))
     log = Wal(open_store(table.uri), manifest(table).region_id)
     torn = tmp_path / "t" / log.path(3)
@@ -117,7 +117,7 @@ def test_a_zombie_flush_commits_nothing_into_collected_versions(tmp_path: Path) 
     commit = Fault("put_if_absent", Kind.PAUSE, nth=2, path="/manifest/")  # its claim is the first
     flush(table, rows(0, 3, 0))
     handle = _faulty_table(table.uri, commit)
-    zombie = handle.writer(flush_attempts=1)
+    zombie = handle.writer(flush_attempts=1, turns=False)
     zombie.upsert(rows(0, 3, 666))
     thread = threading.Thread(target=lambda: _suppressed(zombie.flush))
     thread.start()

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.errors import FencedError, ReopenError, RetryError
+from memwal_sql.errors import FencedError, ReopenError
 from memwal_sql.state import open_writers as live
 from memwal_sql.storage.objects.create_once import ATTEMPTS
 from tests.model.opened import opened_over
@@ -187,7 +187,7 @@ def test_a_program_s_writer_that_was_fenced_is_not_replaced_silently(
     table: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = _session(table)
-    with table.writer() as writer:
+    with table.writer(turns=False) as writer:
         _run(session, "INSERT INTO t VALUES (1, NULL, NULL)")
         # By another process: this one is told of its own at once.
         monkeypatch.setattr(live, "register", lambda *_: None)
@@ -284,17 +284,6 @@ def test_an_insert_is_durable_when_it_returns_whatever_writer_it_is_made_by(
         with as_another_process():
             found = mw.open_table(table.uri).get([0, 1])["a"].to_pylist()
     assert found == ([] if durable is None else ["before"]) + ["A"]
-
-
-def test_an_insert_gives_up_after_some_attempts(
-    table: Any, monkeypatch: pytest.MonkeyPatch, no_pauses: None
-) -> None:
-    def refuse(self: Any, rows: Any) -> None:
-        raise FencedError("the writer of epoch 9 took over")
-
-    monkeypatch.setattr(mw.TableWriter, "upsert", refuse)
-    with pytest.raises(RetryError, match="run it again, or let one process write"):
-        _run(_session(table), "INSERT INTO t VALUES (1, NULL, NULL)")
 
 
 def test_the_thresholds_of_statements_are_set_for_the_process(tmp_path: Path) -> None:

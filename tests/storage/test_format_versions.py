@@ -201,7 +201,7 @@ def test_a_writer_that_was_open_is_refused_at_its_next_claim_and_flush(uri: str)
 def test_a_claim_on_either_side_of_the_change_is_fenced_or_refused(uri: str) -> None:
     """Who raises the version claims every region afterwards: no order of the two leaves a writer
     of the older version that is neither."""
-    old = mw.open_table(uri).writer()
+    old = mw.open_table(uri).writer(turns=False)
     old.upsert({"id": [3], "v": ["c"]})
     with mw.open_table(uri).writer() as newer:  # opened before, so that it may go on here
         raised(uri, writer_version=NEWER)

@@ -63,6 +63,7 @@ class Table:
         live: LiveRows | None = None,
         region_of: Callable[[int, Mapping[str, object]], RegionManifest | None] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = lambda seconds: None,
         **options: Any,
     ) -> TableWriter:
         context = TableContext(self.uri, store or self.store, TableRecord(1, self.incarnation))
@@ -75,7 +76,7 @@ class Table:
             region=region,
             options=WriterOptions(**options),
             clock=clock,
-            sleep=lambda seconds: None,
+            sleep=sleep,
         )
 
     def regions(self) -> list[RegionManifest]:

@@ -208,9 +208,9 @@ def test_a_region_can_not_be_chosen_where_the_spec_decides(tmp_path: Path) -> No
         Table(tmp_path).writer(region="north")
 
 
-def test_a_second_writer_fences_the_first_which_says_so(tmp_path: Path) -> None:
+def test_a_second_writer_fences_one_that_takes_no_turns_which_says_so(tmp_path: Path) -> None:
     table = Table(tmp_path)
-    with table.writer() as first:
+    with table.writer(turns=False) as first:
         first.upsert({"id": [1], "val": ["a"]})
         with table.writer() as second:
             second.upsert({"id": [2], "val": ["b"]})
@@ -363,7 +363,7 @@ def test_an_error_says_which_regions_were_written(
     tmp_path: Path, durable: bool, stolen: int
 ) -> None:
     table = Table(tmp_path, regions=[identity("id")])
-    with table.writer(durable=durable) as writer, table.writer() as thief:
+    with table.writer(durable=durable, turns=False) as writer, table.writer() as thief:
         writer.upsert({"id": [1, 2], "val": ["a", "b"]})
         writer.sync()
         thief.upsert({"id": [stolen], "val": ["stolen"]})

@@ -62,7 +62,7 @@ def test_an_error_says_which_regions_have_rows_of_a_call_that_changes_them_twice
         other.submit(take, table.uri, taken).result()
         return enqueue(*given)
 
-    with table.writer() as writer:
+    with table.writer(turns=False) as writer:
         writer.upsert({"id": KEYS, "n": [10, 20], "m": [0, 0]})
         regions = {one.name: one.region_id for one in table.snapshot().regions}
         monkeypatch.setattr(Statements, "_enqueue", after_others)

@@ -1,0 +1,176 @@
+"""Turns: when a process may take over the regions that another one writes.
+
+Two processes that claim a region at every call stop each other. So a process that needs a region
+which another one has lets it work for a turn, and then works for a turn itself. A call claims the
+regions that it lacks when, by its own clock, each of them was claimed a turn ago, or nothing was
+appended to it for an eighth of a turn: its writer has died, or has nothing to write. It claims all
+of them together, or two calls would go on taking each other's second region.
+
+If several processes wait, those that have seen the turn of another one pass have waited longer, and
+go first; the more turns they have seen, the earlier, by chance.
+
+This is policy: a claim is right at any time. A wrong clock makes processes wait longer or less, and
+does no other harm.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from math import inf
+from random import random
+from typing import Protocol, TypeVar
+
+from exec_nodes.base.thresholds import Thresholds
+from memwal_sql.storage.deadlines import check_deadline, remaining
+from memwal_sql.storage.objects.concurrent import map_remote
+
+_NOT_WRITTEN = "these rows were not written"
+_QUIET = 1 / 8  # parts of a turn
+_IDLE = 1 / 2  # who waits has claimed a region by then
+_INTERVAL = 1 / 16
+
+
+class TurnSeconds(Thresholds):
+    """The length of a turn, in seconds, on a local disk and on an object store."""
+
+    local = 1.0
+    remote = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tenure:
+    """The state of a region that another process has.
+
+    Attributes:
+        epoch: the epoch of the last claim.
+        end: the first free position of the log.
+        modified: when the last entry was written, as `ObjectMeta` has it.
+    """
+
+    epoch: int
+    end: int
+    modified: float | None = None
+
+
+class Contested(Protocol):
+    """A region that is to be claimed."""
+
+    def tenure(self) -> Tenure | None:
+        """Its state; None if no other process has it."""
+
+
+K = TypeVar("K", bound=Hashable)
+C = TypeVar("C", bound=Contested)
+
+
+def _tenure(region: Contested) -> Tenure | None:
+    return region.tenure()
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """How the calls of a writer wait for their turns.
+
+    Attributes:
+        remote: whether the table is on an object store.
+        clock: seconds since some moment.
+        now: seconds since 1970.
+        random: gives numbers from 0 to 1.
+    """
+
+    remote: bool
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    now: Callable[[], float] = time.time
+    random: Callable[[], float] = random
+
+    def wait(self, lacking: Callable[[], dict[K, C]]) -> dict[K, C]:
+        """Return the regions that a call lacks when they may be claimed. `lacking` gives those that
+        it lacks now, and is called now and then; its errors end the wait. Raises
+        DeadlineExceededError, and the errors of reading the logs."""
+        turn = Turn(TurnSeconds.remote if self.remote else TurnSeconds.local, self.random)
+        while True:
+            check_deadline(_NOT_WRITTEN)
+            regions = lacking()
+            tenures = map_remote(self.remote, _tenure, list(regions.values()))
+            now, time_now = self.clock(), self.now()
+            pause = turn.pause(now, time_now, dict(zip(regions, tenures, strict=True)))
+            if not pause:
+                return regions
+            self.sleep(min(pause, remaining()))
+
+
+class Turn:
+    """The wait of one call for the regions that it lacks."""
+
+    def __init__(self, seconds: float, random: Callable[[], float]) -> None:
+        """`random` gives numbers from 0 to 1."""
+        self._seconds = seconds
+        self._random = random
+        self._seen: dict[Hashable, _Seen] = {}
+        self._passed = 0
+        self._drawn = False
+
+    def pause(
+        self, now: float, time_now: float, tenures: Mapping[Hashable, Tenure | None]
+    ) -> float:
+        """Seconds after which to ask again; 0: the turn has come.
+
+        Args:
+            now: by the clock of the process.
+            time_now: in seconds since 1970.
+            tenures: by region; None for one that no other process has.
+        """
+        others = {region: t for region, t in tenures.items() if t is not None}
+        idle_since = time_now - self._seconds * _IDLE
+        if not self._seen and all((t.modified or inf) <= idle_since for t in others.values()):
+            return 0.0
+        self._note(now, others)
+        interval, free = self._seconds * _INTERVAL, self._free(others)
+        if now < free:
+            self._drawn = False
+            return min(interval, free - now)
+        if self._drawn:
+            return 0.0
+        self._drawn = True
+        return interval * (self._random() / self._passed if self._passed else 1 + self._random())
+
+    def _note(self, now: float, tenures: Mapping[Hashable, Tenure]) -> None:
+        """Note which regions were claimed, and to which was appended."""
+        before = self._seen
+        self._seen = {
+            region: before[region].later(now, tenure)
+            if region in before
+            else _Seen(tenure, now, now)
+            for region, tenure in tenures.items()
+        }
+        self._passed += any(
+            region in before and before[region].tenure.epoch != tenure.epoch
+            for region, tenure in tenures.items()
+        )
+
+    def _free(self, tenures: Iterable[Hashable]) -> float:
+        """The time from which all regions may be claimed."""
+        seen = [self._seen[region] for region in tenures]
+        times = (min(s.claimed + self._seconds, s.appended + self._seconds * _QUIET) for s in seen)
+        return max(times, default=-inf)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The last tenure that was seen of a region, and when it was seen to be claimed and appended
+    to."""
+
+    tenure: Tenure
+    claimed: float
+    appended: float
+
+    def later(self, now: float, tenure: Tenure) -> _Seen:
+        """The same with a newer tenure."""
+        return _Seen(
+            tenure,
+            now if tenure.epoch != self.tenure.epoch else self.claimed,
+            now if tenure.end != self.tenure.end else self.appended,
+        )
