@@ -20,6 +20,7 @@ from benchmarks.merging import merging
 from benchmarks.mixed import mixed, replaced_scan
 from benchmarks.opening import opening
 from benchmarks.scans import filtered_scan, first_scan, full_scan, generations_scan
+from benchmarks.several_writers import several_writers, short_programs
 from benchmarks.statements import sql_statements, statements
 from benchmarks.support.machine import machine_facts
 from benchmarks.support.result import Result, print_report, write_json
@@ -44,6 +45,8 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "durable-upserts": durable_upserts,
     "upserts-beside-work": upserts_beside_work,
     "sustained-upserts": sustained_upserts,
+    "several-writers": several_writers,
+    "short-programs": short_programs,
     "statements": statements,
     "sql-statements": sql_statements,
     "ycsb": ycsb,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import time
+from math import inf
 from pathlib import Path
 
 import datafusion
@@ -14,6 +17,7 @@ import pyarrow as pa
 
 import memwal_sql as mw
 from benchmarks.merging import GENERATIONS, vector_rows
+from benchmarks.several_writers import batch_of
 from benchmarks.support.child import ready, until_told
 from benchmarks.support.data import VECTORS, checksum, vector_batches
 from benchmarks.support.timing import lower_quartile, seconds
@@ -159,6 +163,35 @@ def soak(uri: str) -> None:
     np.save(Path(uri).parent / "steps.npy", steps)
 
 
+def write_beside(uri: str, until: str, kind: str, number: str) -> None:
+    """Upsert as long as told, beside other processes: `{number}.npy` in the table's folder has the
+    begin and the end of each call. `kind` is that of `several_writers`; one that is dying kills
+    itself between two calls."""
+    own = int(number)
+    table, calls, folder = mw.open_table(uri), list[tuple[float, float]](), Path(uri)
+    dying = kind == "dying" and own == 0
+    writer = table.writer(turns=kind != "reopened")
+    ready()
+    stop = inf if until == "until" else time.monotonic() + float(until)
+    dies = time.monotonic() + float(until) / 2 if dying else inf
+    while time.monotonic() < stop and not (folder / "stop").exists():
+        rows, begin = batch_of(own, len(calls)), time.monotonic()
+        while True:
+            try:
+                writer.upsert(rows)
+                break
+            except mw.FencedError:
+                writer.close()
+                writer = table.writer(turns=False)
+        calls.append((begin, time.monotonic()))
+        if calls[-1][1] > dies:
+            np.save(folder / number, np.array(calls))
+            os.kill(os.getpid(), signal.SIGKILL)
+    np.save(folder / number, np.array(calls))
+    writer.close()
+    print("done", flush=True)
+
+
 def first_query(uri: str, text: str) -> None:
     """Open a table and ask it: print the seconds."""
     ready()
@@ -198,6 +231,7 @@ def merge_all(uri: str, size: str) -> None:
 
 _CHILDREN = {
     "stream": stream,
+    "write_beside": write_beside,
     "open": open_table,
     "first-query": first_query,
     "first-scan": first_scan,

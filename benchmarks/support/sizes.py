@@ -37,6 +37,8 @@ class Sizes:
         flush_rows: rows of one that is flushed.
         vector_rows: vectors of the base table that is searched.
         vector_queries: different vectors that are searched for.
+        turn_seconds: how long several processes write.
+        short_programs: how many programs insert a row.
         settle_seconds: how long background work is waited for before searches are timed.
     """
 
@@ -68,6 +70,8 @@ class Sizes:
     flush_rows: int = 100_000
     vector_rows: int = 200_000
     vector_queries: int = 40
+    turn_seconds: float = 10.0
+    short_programs: int = 50
     settle_seconds: float = 2.0
 
 
@@ -101,5 +105,7 @@ SMALL = Sizes(
     flush_rows=2_000,
     vector_rows=2_000,
     vector_queries=2,
+    turn_seconds=3.0,
+    short_programs=2,
     settle_seconds=0.0,
 )

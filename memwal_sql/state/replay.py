@@ -78,6 +78,11 @@ class Replay:
         """The highest epoch of a fence among the entries, 0 without any."""
         return self._order.epoch
 
+    @property
+    def fence_is_last(self) -> bool:
+        """Whether the last entry is a fence: whoever has claimed the region has not written yet."""
+        return self._order.fence_is_last
+
     def forget_flushed(self, current_generation: int) -> int:
         """Forget the MemTables of generations that are flushed, as `current_generation` is not, and
         return the position of their last entry; 0 without any."""

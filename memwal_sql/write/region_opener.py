@@ -196,7 +196,9 @@ class RegionClaimer:
             return None
         log = self._log = self._read()
         own = live.last_epoch(self._opener.context.identity, self._manifest.region_id)
-        return None if log.epoch <= own else Tenure(log.epoch, log.end, log.modified)
+        if log.epoch <= own:
+            return None
+        return Tenure(log.epoch, log.end, log.modified, not log.replayed.fence_is_last)
 
     def claim(self) -> RegionWriter:
         """Claim the region, and create it if needed; again, if the last claim failed or its writer

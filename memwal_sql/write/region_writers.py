@@ -109,22 +109,27 @@ class RegionWriters:
         """Write rows, and return the position of the last entry of each region. Rows whose region
         is handed over meanwhile are written in the next turn. Raises the errors of `together`."""
         positions: dict[UUID, int] = {}
-        rows: pa.RecordBatch | None = batch
-        while rows is not None:
+        rows = batch
+        while True:
             handed_over: list[pa.RecordBatch] = []
             append = partial(self._append, handed_over)
-            parts = self.route(rows)
-            positions |= self.together({w: partial(append, w, part) for w, part in parts})
-            rows = concatenated(handed_over) if handed_over else None
-            if rows is not None:
-                # Who takes a region takes all: the next call needs those that have their rows too.
+            try:
+                calls = {writer: partial(append, writer, part) for writer, part in self.route(rows)}
+                positions |= self.together(calls)
+                if not handed_over:
+                    return positions
+                # Who takes a region takes all of the call: the next one needs them too.
                 self.route(batch)
-        return positions
+            except BaseException as error:
+                _note_written(error, positions)
+                raise
+            rows = concatenated(handed_over)
 
     def _append(
         self, handed_over: list[pa.RecordBatch], writer: RegionWriter, rows: pa.RecordBatch
-    ) -> int:
-        """The position of these rows, or of the first of them; the others are `handed_over`."""
+    ) -> int | None:
+        """The position of these rows, or of the first of them; others are `handed_over`. None if
+        no row is written."""
         writes: list[PendingWrite] = []
         try:
             writes = writer.enqueue(rows)
@@ -134,7 +139,7 @@ class RegionWriters:
                 raise
             landed = [write for write in writes if write.position]
             handed_over.append(rows.slice(sum(write.batch.num_rows for write in landed)))
-            return landed[-1].position if landed else 0
+            return landed[-1].position if landed else None
 
     def all(self, regions: Sequence[tuple[int, RegionValues | None]]) -> list[RegionWriter]:
         """The writers of all regions, given by spec and values; they are claimed.
@@ -169,12 +174,14 @@ class RegionWriters:
                     "with the new key, then delete the old one"
                 )
 
-    def together(self, calls: Mapping[RegionWriter, Callable[[], int]]) -> dict[UUID, int]:
-        """The position that each writer's call returns, by region. Raises the first error,
-        preferably one that leaves open what was written, with a note of the calls that
-        succeeded."""
+    def together(self, calls: Mapping[RegionWriter, Callable[[], int | None]]) -> dict[UUID, int]:
+        """The position that each writer's call returns, by region; None if it has written nothing.
+        Raises the first error, preferably one that leaves open what was written, with a note of the
+        calls that succeeded."""
         if len(calls) == 1:
-            return {writer.region_id: call() for writer, call in calls.items()}
+            ((writer, call),) = calls.items()
+            position = call()
+            return {} if position is None else {writer.region_id: position}
         if self._opener.options.durable:
             # No append of an interrupted call may land after a later call's: those that have not
             # begun never do. Enqueued rows have their place, and land with the next ones.
@@ -184,18 +191,14 @@ class RegionWriters:
         positions: dict[UUID, int] = {}
         errors: list[BaseException] = []
         for writer, append in zip(calls, appends, strict=True):
-            if append.error is None:
-                positions[writer.region_id] = append.get()
-            else:
+            if append.error is not None:
                 errors.append(append.error)
+            elif (position := append.get()) is not None:
+                positions[writer.region_id] = position
         if errors:
             unknown = (error for error in errors if isinstance(error, WriterFailedError))
             raised = next(unknown, errors[0])
-            if positions:
-                raised.add_note(
-                    f"the rows of this call for the regions {[str(r) for r in positions]} "
-                    "are written"
-                )
+            _note_written(raised, positions)
             raise raised
         return positions
 
@@ -292,6 +295,13 @@ def _buffered(call: Callable[[], R]) -> Outcome[R]:
         return Outcome(call())
     except MemWalError as error:
         return Outcome(error=error)
+
+
+def _note_written(error: BaseException, positions: Mapping[UUID, int]) -> None:
+    """Note at an error which regions have rows of the call, also those of buffered writers."""
+    if positions:
+        regions = [str(region) for region in positions]
+        error.add_note(f"the rows of this call for the regions {regions} are written")
 
 
 def _made(call: Callable[[], R]) -> R:

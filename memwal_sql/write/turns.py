@@ -3,8 +3,9 @@
 Two processes that claim a region at every call stop each other. So a process that needs a region
 which another one has lets it work for a turn, and then works for a turn itself. A call claims the
 regions that it lacks when, by its own clock, each of them was claimed a turn ago, or nothing was
-appended to it for an eighth of a turn: its writer has died, or has nothing to write. It claims all
-of them together, or two calls would go on taking each other's second region.
+appended to it for an eighth of a turn: its writer has died, or has nothing to write. A writer that
+has not appended since its claim may be a statement that reads, and gets half a turn. A call claims
+all of its regions together, or two calls would go on taking each other's second region.
 
 If several processes wait, those that have seen the turn of another one pass have waited longer, and
 go first; the more turns they have seen, the earlier, by chance.
@@ -16,7 +17,7 @@ does no other harm.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from math import inf
 from random import random
@@ -27,8 +28,10 @@ from memwal_sql.storage.deadlines import check_deadline, remaining
 from memwal_sql.storage.objects.concurrent import map_remote
 
 _NOT_WRITTEN = "these rows were not written"
-_QUIET = 1 / 8  # parts of a turn
-_IDLE = 1 / 2  # who waits has claimed a region by then
+# Parts of a turn.
+_QUIET = 1 / 8
+_READING = 1 / 2
+_IDLE = 1  # who waits has claimed a region by then
 _INTERVAL = 1 / 16
 
 
@@ -47,11 +50,18 @@ class Tenure:
         epoch: the epoch of the last claim.
         end: the first free position of the log.
         modified: when the last entry was written, as `ObjectMeta` has it.
+        has_written: whether rows follow the last claim.
     """
 
     epoch: int
     end: int
     modified: float | None = None
+    has_written: bool = True
+
+    @property
+    def quiet(self) -> float:
+        """The part of a turn after which its writer counts as quiet."""
+        return _QUIET if self.has_written else _READING
 
 
 class Contested(Protocol):
@@ -128,7 +138,8 @@ class Turn:
         if not self._seen and all((t.modified or inf) <= idle_since for t in others.values()):
             return 0.0
         self._note(now, others)
-        interval, free = self._seconds * _INTERVAL, self._free(others)
+        interval = self._seconds * _INTERVAL
+        free = max((seen.free(self._seconds) for seen in self._seen.values()), default=-inf)
         if now < free:
             self._drawn = False
             return min(interval, free - now)
@@ -151,12 +162,6 @@ class Turn:
             for region, tenure in tenures.items()
         )
 
-    def _free(self, tenures: Iterable[Hashable]) -> float:
-        """The time from which all regions may be claimed."""
-        seen = [self._seen[region] for region in tenures]
-        times = (min(s.claimed + self._seconds, s.appended + self._seconds * _QUIET) for s in seen)
-        return max(times, default=-inf)
-
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
@@ -166,6 +171,10 @@ class _Seen:
     tenure: Tenure
     claimed: float
     appended: float
+
+    def free(self, seconds: float) -> float:
+        """The time from which it may be claimed, with turns of so many seconds."""
+        return min(self.claimed + seconds, self.appended + seconds * self.tenure.quiet)
 
     def later(self, now: float, tenure: Tenure) -> _Seen:
         """The same with a newer tenure."""

@@ -96,7 +96,7 @@ def _pause_and_succeed(uri: str, fault: Fault) -> bool:
     done = threading.Event()
 
     def first() -> None:
-        with suppress(MemWalError), table.writer(flush_attempts=1) as writer:
+        with suppress(MemWalError), table.writer(flush_attempts=1, turns=False) as writer:
             for write in tried:
                 if write.kind == "flush":
                     writer.flush()

@@ -25,6 +25,7 @@ class World:
         self.epoch: dict[str, int] = defaultdict(int)
         self.end: dict[str, int] = defaultdict(int)
         self.modified: dict[str, float] = defaultdict(lambda: -inf)
+        self.fence: dict[str, int] = {}
         self.claimed: dict[str, float] = {}
         self.calls: dict[str, int] = defaultdict(int)
         self.waits: dict[str, list[float]] = defaultdict(list)
@@ -45,7 +46,8 @@ class World:
     def tenure(self, region: str, name: str) -> Tenure | None:
         if self.holder.get(region) in (None, name):
             return None
-        return Tenure(self.epoch[region], self.end[region], self.modified[region])
+        has_written = self.end[region] > self.fence[region]
+        return Tenure(self.epoch[region], self.end[region], self.modified[region], has_written)
 
     def claim(self, regions: Sequence[str], name: str) -> None:
         for region in regions:
@@ -55,6 +57,7 @@ class World:
             self.holder[region], self.claimed[region] = name, self.now
             self.epoch[region] += 1
             self.append([region])
+            self.fence[region] = self.end[region]
 
     def append(self, regions: Sequence[str]) -> None:
         for region in regions:
@@ -62,9 +65,9 @@ class World:
             self.modified[region] = self.now
 
     def caller(
-        self, name: str, needs: Sequence[str], calls: float = inf, pause: float = 0.0
+        self, name: str, needs: Sequence[str], calls: float = inf, call: float = CALL
     ) -> Iterator[float]:
-        """A closed loop of calls, with a pause after each."""
+        """A closed loop of calls that take so long between their claim and their append."""
 
         def lacking() -> list[str]:
             return [region for region in needs if self.holder.get(region) != name]
@@ -73,7 +76,7 @@ class World:
             begun = self.now
             while True:
                 if not lacking():
-                    yield CALL
+                    yield call
                     if not lacking():  # else it has met a fence
                         break
                 turn = Turn(T, self.random)
@@ -86,8 +89,6 @@ class World:
             self.append(needs)
             self.calls[name] += 1
             self.waits[name].append(self.now - begun)
-            if pause:
-                yield pause
 
 
 def world(seed: int, seconds: float, **needs: Sequence[str]) -> World:
@@ -138,7 +139,8 @@ def test_a_process_that_died_is_replaced_when_it_was_quiet_for_an_eighth_of_a_tu
     other = ({"a", "b"} - {holder}).pop()
     before = one.calls[other]
     one.dead.add(holder)
-    one.run(died + T / 2)
+    has_written = all(one.end[region] > one.fence[region] for region in "rs")
+    one.run(died + (T / 2 if has_written else T))
     assert one.calls[other] > before
     assert one.cut_short == []
 
@@ -156,6 +158,19 @@ def test_many_short_programs_neither_starve_nor_are_starved_by_a_service(seed: i
     assert max(made.waits["service"]) < T
     assert max(max(made.waits[name]) for name in short) < 5 * T
     assert made.cut_short == []
+
+
+@each("seed", SEEDS)
+def test_a_statement_that_reads_for_some_time_gets_to_its_write_beside_a_service(
+    seed: int,
+) -> None:
+    made = World(seed)
+    made.start("service", made.caller("service", "rs"))
+    made.start("statement", made.caller("statement", "s", calls=5, call=0.4 * T), 1.0)
+    made.run(30.0)
+    assert made.calls["statement"] == 5
+    assert max(made.waits["statement"]) < 2 * T
+    assert max(made.waits["service"]) < T
 
 
 def test_a_process_that_nobody_contends_with_never_waits() -> None:
@@ -180,5 +195,7 @@ def test_a_turn_comes_after_a_whole_one_or_a_quiet_time_and_is_asked_for_again()
 
     assert turns_come(lambda now: Tenure(1, int(1000 * now), now)) == T + T / 16
     assert turns_come(lambda now: Tenure(1, 7, 0.0)) == T / 8 + T / 16
+    # It may be a statement that reads.
+    assert turns_come(lambda now: Tenure(1, 7, 0.0, has_written=False)) == T / 2 + T / 16
     # Another one was quicker: its turn is waited for, and then this one has waited longer.
     assert turns_come(lambda now: Tenure(1 + (now > T), int(1000 * now), now)) == 2 * T + T / 16

@@ -10,16 +10,18 @@ class Order:
     """Sees to it that entries follow each other as a WAL's do (protocol rules 5 and 9).
 
     `torn` are the torn entries so far that no fence has listed as skipped; `epoch` is the highest
-    epoch of a fence, 0 without any.
+    epoch of a fence, 0 without any, and `fence_is_last` says whether nothing follows a fence.
     """
 
     def __init__(self, wal: Wal) -> None:
         self.torn: dict[int, TornEntryError] = {}
         self.epoch = 0
+        self.fence_is_last = False
         self._wal = wal
 
     def rows_of(self, position: int, entry: WalEntry | TornEntryError) -> WalEntry | None:
         """The entry if it has rows. Raises CorruptFileError naming the file."""
+        self.fence_is_last = not isinstance(entry, TornEntryError) and entry.is_fence
         if isinstance(entry, TornEntryError):
             self.torn[position] = entry
             return None
