@@ -47,7 +47,7 @@ from tests.model.racing import race
 from tests.model.s3 import s3_server
 from tests.model.writing import upsert_rows
 from tests.soak import usual
-from tests.write.hooked_store import HookedStore
+from tests.write.hooked_store import Call, HookedStore
 
 
 def _faulty_table(uri: str, fault: Fault) -> mw.Table:
@@ -311,6 +311,27 @@ def test_collectors_at_the_same_time_delete_what_one_would(template: Path, tmp_p
     race(*[lambda: _collect_with(uri, open_store(uri))] * 4)
     assert _files(uri) == _files(whole)
     assert values(mw.open_table(uri)) == _expected()
+
+
+def test_a_collector_that_others_overtake_does_not_see_a_restored_table(
+    tmp_path: Path,
+) -> None:
+    """It has listed the base versions when others merge, and collect what was merged."""
+    table = create(tmp_path)
+    flush(table, rows(0, 3, 1))
+    done: list[int] = []
+
+    def overtake(operation: str, path: str, call: Call) -> Any:
+        result = call()
+        if not done and (operation, path) == ("list", "_versions"):
+            done.append(1)
+            merge_all(table)
+            assert "generation" in kinds(collect(table))
+        return result
+
+    slow = opened_over(table.uri, lambda store: HookedStore(store, overtake))
+    slow.collect_garbage(older_than=timedelta(0))
+    assert done
 
 
 def test_a_writer_goes_on_through_collections(tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ from memwal_sql.storage.records.gc_watermarks import (
     Watermarks,
     check_watermarks,
     raise_watermarks,
+    read_watermarks,
 )
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.region.versions import ManifestChanges, RegionManifests
@@ -118,9 +119,11 @@ def collect_garbage(
         if not isinstance(age, timedelta) or age < timedelta(0):
             raise InvalidCallError(f"{name}={age!r} must be a timedelta, and not negative")
     collector = _Collector(context, older_than.total_seconds(), clock(), report)
+    # Read before the versions: others may merge and collect in between.
+    watermarks = read_watermarks(context.store)
     versions = base_versions(context.store, context.scope)
     # Checked before any clean-up: the table may have to be restored to an older version.
-    watermarks = _checked_watermarks(context, versions[-1])
+    _check_progress(context, versions[-1], watermarks)
     doomed = collector.old_versions(versions, versions_older_than)
     if not dry_run:
         doomed = collector.clean_up(doomed)
@@ -356,13 +359,13 @@ class _Collector:
         )
 
 
-def _checked_watermarks(context: TableContext, latest: BaseVersion) -> Watermarks:
+def _check_progress(context: TableContext, latest: BaseVersion, watermarks: Watermarks) -> None:
     if latest.details is None:
         raise TableReplacedError(
             f"version {latest.version} of {context.uri} has lost its MemWAL index: "
             "restore one that has it"
         )
-    return check_watermarks(context.store, latest.details.merged_generations)
+    check_watermarks(context.store, latest.details.merged_generations, watermarks)
 
 
 def _merged(version: BaseVersion) -> MergeProgress:

@@ -68,11 +68,15 @@ def raise_watermarks(store: ObjectStore, raised_marks: Watermarks) -> None:
     over_conflicts(put, store.uri)
 
 
-def check_watermarks(store: ObjectStore, merged: Mapping[UUID, int]) -> Watermarks:
-    """The floors. Raises TableReplacedError when `merged`, the base table's merge progress, is
-    below one: the rows of the generations between the two are gone then.
+def check_watermarks(
+    store: ObjectStore, merged: Mapping[UUID, int], watermarks: Watermarks | None = None
+) -> None:
+    """Raise TableReplacedError when `merged`, the base table's merge progress, is below a floor:
+    the rows of the generations between the two are gone then. `watermarks` are floors that were
+    read before the progress was; without them, the ones of now.
     """
-    watermarks = read_watermarks(store)
+    if watermarks is None:
+        watermarks = read_watermarks(store)
     for region, watermark in watermarks.items():
         if merged.get(region, 0) < watermark.generation:
             raise TableReplacedError(
@@ -80,7 +84,6 @@ def check_watermarks(store: ObjectStore, merged: Mapping[UUID, int]) -> Watermar
                 f"{merged.get(region, 0)} of region {region}, and those up to "
                 f"{watermark.generation} have been collected since: restore a newer version"
             )
-    return watermarks
 
 
 def _latest(records: Records) -> Record | None:
