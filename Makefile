@@ -30,7 +30,7 @@ REQUIREMENTS := import tomllib; \
 
 DOCS_VENV ?= .venv-docs
 
-.PHONY: help setup demo test test-fast check mutants wheel format docs bench bench-s3 bench-peers bench-spark soak clean
+.PHONY: help setup demo test test-fast check mutants spec wheel format docs bench bench-s3 bench-peers bench-spark soak clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ check: setup ## Lint, formatting, types
 
 mutants: setup ## Put small faults into a copy of the code: tests must notice each (half an hour)
 	@$(BIN)/python -m tests.mutants
+
+spec: ## Check the models of the protocol, and that their mutants fail (Java; some minutes)
+	@$(PYTHON) -m spec
 
 wheel: setup ## Build a wheel for Python 3.11 and later into dist/
 	@$(BIN)/python -m maturin build --release --out dist

@@ -1,0 +1,1 @@
+"""The protocol in TLA+: modules that TLC checks, and mutants that must fail."""
