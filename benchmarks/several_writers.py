@@ -21,7 +21,7 @@ from benchmarks.support.workspace import Workspace
 
 _KEYS = 8
 _PARTS = 4  # processes over regions of their own
-_AT_ONCE = 4  # short programs
+_AT_ONCE = 2  # short programs
 _CLI = (sys.executable, "-c", "from memwal_sql.cli.app import main; main()")
 SCHEMA = pa.schema({"part": pa.int64(), "id": pa.int64(), "n": pa.int64()})
 Calls = npt.NDArray[np.float64]  # begin and end of each, by the clock of the machine
