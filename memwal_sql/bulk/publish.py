@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID, uuid4
 
 from exec_nodes.base.tasks import map_in_threads
@@ -20,6 +21,7 @@ from memwal_sql.maintain.lease import PUBLISHING, maintenance_lease
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.batch_marks import BatchMark, complete, last_complete
 from memwal_sql.state.context import TableContext
+from memwal_sql.state.open_writers import note_claim
 from memwal_sql.state.replay import memtables_of
 from memwal_sql.storage.base.commits import half_done
 from memwal_sql.storage.base.indexes import IndexRecipe
@@ -127,6 +129,7 @@ class Publisher:
             check=context.check_writes,
             merged=base.details.merged_generations.get(region.region_id, 0),
             values=values,
+            claimed=partial(note_claim, context.identity, region.region_id),
         )
 
     def _recipes(self) -> Sequence[IndexRecipe]:

@@ -82,9 +82,11 @@ class RegionPublisher:
         check: Callable[[], None],
         merged: int,
         values: Mapping[str, RegionValue] | None = None,
+        claimed: Callable[[int], None] = lambda _: None,
     ) -> None:
         """`check` raises where the table must not be written any more; `merged` is the
-        region's merge progress by the base version that the publisher began with."""
+        region's merge progress by the base version that the publisher began with; `claimed` is
+        given the epoch of each claim."""
         self.region_id = manifests.region_id
         self._store = store
         self._manifests = manifests
@@ -95,6 +97,7 @@ class RegionPublisher:
         self._check = check
         self._merged = merged
         self._values = values
+        self._note_claim = claimed
         self._region_claim: RegionClaim | None = None
         self._manifest: RegionManifest | None = None
         self._wal: WalWriter | None = None
@@ -138,6 +141,7 @@ class RegionPublisher:
         won = claim(
             self._manifests, log, self._make, self._check, self._values, merged=self._merged
         )
+        self._note_claim(won.claim.epoch)
         wal = WalWriter(
             log,
             self.region_id,

@@ -124,16 +124,22 @@ def register(table: Identity, writer: OpenRegion) -> OpenRegion | None:
     that it has fenced by that, if there is one."""
     with _lock:
         current = _regions.get(key := _key(table, writer.region_id))
-        _epochs[key] = max(writer.epoch, _epochs.get(key, 0))
+        _note_claim(key, writer.epoch)
         if current is not None and current.epoch >= writer.epoch:
             return None
         _regions[key] = writer
         return current
 
 
+def note_claim(table: Identity, region_id: UUID, epoch: int) -> None:
+    """Note that this process has claimed a region without a writer that readers ask."""
+    with _lock:
+        _note_claim(_key(table, region_id), epoch)
+
+
 def last_epoch(table: Identity, region_id: UUID) -> int:
-    """The highest epoch with which a writer of this process has claimed a region, even if it is
-    closed by now; 0 without any."""
+    """The highest epoch with which this process has claimed a region, even if its writer is closed
+    by now; 0 without any."""
     return _epochs.get(_key(table, region_id), 0)
 
 
@@ -179,6 +185,10 @@ def unregister_table(writer: OpenTable) -> None:
     with _lock:
         for number in [number for number, registered in _tables.items() if registered is writer]:
             del _tables[number]
+
+
+def _note_claim(key: tuple[int, Identity, UUID], epoch: int) -> None:
+    _epochs[key] = max(epoch, _epochs.get(key, 0))
 
 
 def _key(table: Identity, region_id: UUID) -> tuple[int, Identity, UUID]:

@@ -20,6 +20,7 @@ from memwal_sql.state import open_writers as live
 from memwal_sql.write.claim import Log, read_log
 from memwal_sql.write.region_writer import RegionWriter
 from memwal_sql.write.table_writer import TableWriter
+from memwal_sql.write.turns import TurnSeconds
 from planner.regions.factories import bucket, identity
 from tests.each import each
 from tests.soak import SOAK
@@ -252,6 +253,21 @@ def test_a_deadline_ends_a_wait(table: Table) -> None:
     with mw.deadline(0.05), pytest.raises(mw.DeadlineExceededError, match="were not written"):
         second.upsert(_rows("b"))
     first.upsert(_rows("c"))
+
+
+def test_a_process_never_waits_for_itself(tmp_path: Path) -> None:
+    """Nor for a writer that it has closed, nor for its own flushes."""
+    schema = pa.schema({"id": pa.int64(), "n": pa.int64()})
+    table = mw.create_table(str(tmp_path / "t"), schema, "id")
+    with TurnSeconds.set(local=1e6), mw.deadline(60):
+        with table.writer() as writer:
+            writer.upsert([{"id": 1, "n": 2}])
+            mw.open_table(table.uri).writer().upsert([{"id": 1, "n": 3}])
+            writer.upsert([{"id": 1, "n": 4}])
+        table.flush()
+        with table.writer() as writer:
+            writer.upsert([{"id": 1, "n": 5}])
+    assert table.to_arrow().to_pylist() == [{"id": 1, "n": 5}]
 
 
 def test_a_buffered_writer_and_one_that_takes_no_turns_are_told(table: Table) -> None:
