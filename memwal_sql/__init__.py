@@ -30,6 +30,7 @@ from memwal_sql.errors import (
     StoreUnavailableError,
     TableReplacedError,
     TornEntryError,
+    TransactionUnknownError,
     UnknownFormatError,
     UnrecordedVersionWarning,
     UnsupportedError,
@@ -47,6 +48,9 @@ from memwal_sql.storage.deadlines import deadline
 from memwal_sql.storage.objects.commit_log import register_commit_log
 from memwal_sql.storage.region.versions import ManifestConflictError
 from memwal_sql.table import Table
+from memwal_sql.transaction.calls import history as history
+from memwal_sql.transaction.calls import outcome, run_transaction, transaction
+from memwal_sql.transaction.handle import Transaction, TransactionResult
 from memwal_sql.version import __version__ as __version__
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.result import WriteResult
@@ -95,6 +99,9 @@ __all__ = [
     "TableReplacedError",
     "TableWriter",
     "TornEntryError",
+    "Transaction",
+    "TransactionResult",
+    "TransactionUnknownError",
     "Triggers",
     "UnknownFormatError",
     "UnrecordedVersionWarning",
@@ -112,6 +119,7 @@ __all__ = [
     "drop_table",
     "enable",
     "expression",
+    "history",
     "hour",
     "identity",
     "lance_bucket",
@@ -121,12 +129,15 @@ __all__ = [
     "multi_bucket",
     "older_mem_wals",
     "open_table",
+    "outcome",
     "register",
     "register_commit_log",
     "resident",
     "run_all_jobs",
     "run_jobs",
+    "run_transaction",
     "sql",
+    "transaction",
     "truncate",
     "unsharded",
     "upgrade",

@@ -39,6 +39,7 @@ __all__ = [
     "StoreUnavailableError",
     "TableReplacedError",
     "TornEntryError",
+    "TransactionUnknownError",
     "UnknownFormatError",
     "UnrecordedVersionWarning",
     "UnsupportedError",
@@ -64,11 +65,28 @@ class ConflictError(RetryError):
 
     Attributes:
         keys: the keys that the others wrote, if the call was to write rows.
+        table: the URI of the table that they wrote, of a transaction.
+        region: the region that they wrote.
+        expected: the place up to which the region was to have been written.
+        found: the WAL position of what they wrote.
     """
 
-    def __init__(self, text: str = "", keys: frozenset[Hashable] = frozenset()) -> None:
+    def __init__(
+        self,
+        text: str = "",
+        keys: frozenset[Hashable] = frozenset(),
+        *,
+        table: str | None = None,
+        region: UUID | None = None,
+        expected: object = None,
+        found: int | None = None,
+    ) -> None:
         super().__init__(text)
         self.keys = keys
+        self.table = table
+        self.region = region
+        self.expected = expected
+        self.found = found
 
 
 class ContentionError(RetryError):
@@ -124,6 +142,19 @@ class PartlyWrittenError(ReopenError):
     def __init__(self, text: str = "", regions: tuple[UUID, ...] = ()) -> None:
         super().__init__(text)
         self.regions = regions
+
+
+class TransactionUnknownError(ReopenError):
+    """The store did not say whether the record of a transaction was written; the next claim of a
+    region that it writes settles that, and so does `memwal_sql.outcome()`.
+
+    Attributes:
+        id: the transaction's id.
+    """
+
+    def __init__(self, text: str = "", id: str = "") -> None:  # noqa: A002
+        super().__init__(text)
+        self.id = id
 
 
 class UnrecordedVersionWarning(UserWarning):

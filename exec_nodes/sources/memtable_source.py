@@ -66,6 +66,20 @@ class MemTableSource:
         """Bytes of the rows, those appended since this snapshot included."""
         return sum(batch.nbytes for batch in self._batches)
 
+    def first(self, rows: int) -> MemTableSource:
+        """The first rows of these."""
+        return MemTableSource(
+            identity=self.identity,
+            region=self.region,
+            generation=self.generation,
+            primary_key=self.primary_key,
+            batches=self._batches,
+            rows=rows,
+            index=self._index,
+            schema=self._schema,
+            texts=self._texts,
+        )
+
     def open(self, columns: Sequence[str] = ()) -> None:
         """Nothing to open."""
 

@@ -121,6 +121,7 @@ class Publisher:
         writer = GenerationWriter(context, base.info, base.dataset, self._recipes)
         return RegionPublisher(
             store=context.store,
+            log=context.wal(region.region_id, base.stored),
             manifests=RegionManifests(context.store, region.region_id, types),
             make_memtable=memtables_of(base.info, region_name(region.region_id, values)),
             entry_schema=base.stored,

@@ -74,6 +74,7 @@ class RegionPublisher:
         self,
         *,
         store: ObjectStore,
+        log: Wal,
         manifests: RegionManifests,
         make_memtable: MakeMemTable,
         entry_schema: pa.Schema,
@@ -89,6 +90,7 @@ class RegionPublisher:
         given the epoch of each claim."""
         self.region_id = manifests.region_id
         self._store = store
+        self._log = log
         self._manifests = manifests
         self._make = make_memtable
         self._schema = entry_schema
@@ -137,13 +139,12 @@ class RegionPublisher:
             if manifest.writer_epoch == region_claim.epoch:
                 self._manifest = manifest
                 return region_claim, manifest, wal
-        log = Wal(self._store, self.region_id, self._schema)
         won = claim(
-            self._manifests, log, self._make, self._check, self._values, merged=self._merged
+            self._manifests, self._log, self._make, self._check, self._values, merged=self._merged
         )
         self._note_claim(won.claim.epoch)
         wal = WalWriter(
-            log,
+            self._log,
             self.region_id,
             won.claim.epoch,
             won.next_position,
@@ -206,6 +207,7 @@ class RegionPublisher:
                 (written,),
                 last_position=replayed.last_position,
                 published=replayed.published,
+                last_transaction=replayed.last_transaction,
             )
             self._tail.remove(replayed)
 

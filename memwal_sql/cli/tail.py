@@ -103,7 +103,8 @@ def _print(batch: pa.RecordBatch, output: Output) -> None:
         if output is Output.JSON:
             show_json(row)
             continue
-        change, region, position, generation = (row.pop(name) for name in _OWN)
+        change, region, position, generation, transaction = (row.pop(name) for name in _OWN)
         shown = {k: v for k, v in row.items() if change != DELETE or v is not None}
         values = " ".join(f"{visible(k)}={cell_text(v)}" for k, v in shown.items())
+        values += "" if transaction is None else f" _transaction={transaction}"
         print_line(f"{region[:8]} {position}.{generation} {change} {values}")

@@ -16,7 +16,6 @@ from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.refs import tags_of
 from memwal_sql.storage.base.versions import base_versions
 from memwal_sql.storage.paths import region_folder
-from memwal_sql.storage.wal.log import Wal
 
 _TIME = pa.timestamp("ms", "UTC")
 HISTORY = pa.schema(
@@ -148,7 +147,7 @@ def files(context: TableContext, base: BaseTable, registry: RegionRegistry) -> p
                         "bytes": listed.size,
                     }
             log, flushed = (
-                Wal(context.store, region.region_id),
+                context.wal(region.region_id),
                 manifest.replay_after_wal_entry_position,
             )
             for position in log.positions():

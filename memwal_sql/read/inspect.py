@@ -13,7 +13,6 @@ from memwal_sql.read.registry import RegionRegistry
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.memwal_index import INDEX_NAME
-from memwal_sql.storage.wal.log import Wal
 
 REGIONS = pa.schema(
     [
@@ -126,7 +125,7 @@ def wal(context: TableContext, base: BaseTable, registry: RegionRegistry) -> pa.
     """One row per WAL entry, from the oldest that has not been collected."""
     rows: list[dict[str, object]] = []
     for region in registry.regions(base):
-        log = Wal(context.store, region.region_id)
+        log = context.wal(region.region_id)
         flushed = region.refresh().replay_after_wal_entry_position
         for position in log.positions():
             entry = log.read(position)

@@ -23,7 +23,6 @@ from memwal_sql.storage.paths import generation_uri
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.region.values import value_types
 from memwal_sql.storage.region.versions import RegionManifests
-from memwal_sql.storage.wal.log import Wal
 from planner.regions.ids import is_lancedb_spec, lancedb_id, lancedb_values
 from planner.regions.spec import RegionSpec
 from planner.regions.values import RegionValue
@@ -108,7 +107,7 @@ def _flushed_row(
 def _logged_row(
     context: TableContext, base: BaseTable, manifest: RegionManifest
 ) -> pa.Table | None:
-    wal = Wal(context.store, manifest.region_id, base.stored)
+    wal = context.wal(manifest.region_id, base.stored)
     for position in count(manifest.replay_after_wal_entry_position + 1):
         entry = wal.read(position)
         if entry is None:

@@ -112,7 +112,7 @@ def _sources(
     meanwhile: Callable[[list[Source]], None] | None = None,
 ) -> list[tuple[Source, ...]]:
     """The sources of each region, newest first; for `meanwhile` see `SnapshotCollector.sources`."""
-    region_sources = collector.sources(base, regions, meanwhile, strong=True)
+    region_sources = collector.sources(base, regions, meanwhile)
     if None in [region.values for region in regions]:
         collector.registry.check_values(base, zip(regions, region_sources, strict=True))
     return region_sources

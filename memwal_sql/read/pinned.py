@@ -100,7 +100,7 @@ class PinnedTable:
         region = pinned.manifest.region_id
         replayed = self._memtables.get(region)
         if replayed is None or replayed[0] != pinned:
-            wal = Wal(self._context.store, region, base.stored)
+            wal = self._context.wal(region, base.stored)
             replayed = (pinned, tuple(_replay(wal, pinned, memtables_of(base.info, name))))
             self._memtables[region] = replayed
         return replayed[1]

@@ -27,6 +27,7 @@ from memwal_sql.read.wal_tail import WalTail
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.open_writers import live_writer
+from memwal_sql.state.tail import Tail
 from memwal_sql.storage.base.sessions import new_session
 from memwal_sql.storage.cache.copies import copy_of_generation
 from memwal_sql.storage.objects.memory import lance_uri
@@ -34,7 +35,6 @@ from memwal_sql.storage.paths import BLOOM_FILTER, generation_folder, generation
 from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
 from memwal_sql.storage.region.progress import check_progress
 from memwal_sql.storage.region.versions import RegionManifests
-from memwal_sql.storage.wal.log import Wal
 from memwal_sql.storage.wal.torn import whole_end
 from planner.model import TableInfo
 from planner.regions.ids import lancedb_id, lancedb_values
@@ -55,10 +55,20 @@ class StaleBaseError(Exception):
 
 @dataclass(frozen=True)
 class Unflushed:
-    """A manifest and the MemTables above it, taken so that no row falls between the two."""
+    """A manifest and the rows above it, taken so that no row falls between the two.
+
+    `jumped`: the manifest has flushed a transaction that this reader has not seen, so that other
+    regions may have been looked at before it was written (protocol rule T11).
+    """
 
     manifest: RegionManifest
-    memtables: tuple[MemTableSource, ...]
+    tail: Tail
+    jumped: bool = False
+
+    @property
+    def memtables(self) -> tuple[MemTableSource, ...]:
+        """The rows that are not flushed, ascending by generation."""
+        return self.tail.memtables
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,19 +104,21 @@ class _State:
 
 @dataclass(frozen=True, slots=True)
 class PendingRead:
-    """A read of a region that has begun: the `probe` to ask, and the sources known without it.
-    `memtables` are those of this process's writer of an `epoch`, or none; None to read the WAL."""
+    """A read of a region that has begun: the `probe` to ask, and the sources since without it.
+    `tail` is that of this process's writer of an `epoch`, or has nothing; None to read the WAL.
+    `since` is the reader's `RegionReader.seen` before the read."""
 
     state: _State
     probe: RegionProbe
-    memtables: tuple[MemTableSource, ...] | None = None
+    tail: Tail | None = None
     epoch: int | None = None
+    since: int = 0
 
     @property
     def sources_in_memory(self) -> tuple[Source, ...]:
         """The sources of the last read, and these MemTables; takes no request."""
         unmerged = self.state.unmerged
-        memtables = self.state.tail.memtables if self.memtables is None else self.memtables
+        memtables = self.state.tail.memtables if self.tail is None else self.tail.memtables
         return (*memtables, *(() if unmerged is None else unmerged[2]))
 
 
@@ -123,9 +135,17 @@ class RegionReader:
         self._context = context
         self._manifests = RegionManifests(context.store, self.region_id)
         self._probes = RegionProbes(self._manifests, context.clock)
-        self.log_end = LogEnd(Wal(context.store, self.region_id))
+        self.log_end = LogEnd(context.wal(self.region_id))
         self._state = _State(manifest, base.stored, self._new_tail(base))
+        # The WAL position up to which an earlier read has taken in the region: whatever a
+        # transaction up to there has written to other regions is in their logs by now.
+        self.seen = manifest.replay_after_wal_entry_position
         self._lock = Lock()
+
+    @property
+    def place(self) -> tuple[UUID, UUID]:
+        """The region among those of all tables."""
+        return self._context.incarnation, self.region_id
 
     @property
     def manifest(self) -> RegionManifest:
@@ -160,17 +180,21 @@ class RegionReader:
 
     def unflushed(self) -> Unflushed:
         """The latest manifest and every MemTable above it (protocol rule 15)."""
-        return self._unflushed(self.begin_read(None, strong=True))
+        return self.end_read(self.begin_read(None, strong=True))
 
-    def begin_read(self, base: BaseTable | None, *, strong: bool) -> PendingRead:
+    def begin_read(
+        self, base: BaseTable | None, *, strong: bool, since: int | None = None
+    ) -> PendingRead:
         """A read over `base`, or over the base read last, with nothing asked yet. `strong` reads
-        have the unflushed rows, too.
+        have the unflushed rows, too. `since` is what was `seen` before any region of this look was
+        read, 0 for a region that was unflushed meanwhile.
 
         This process's own writer gives its buffered rows as long as nobody has fenced it; rows of
         other writers come from the WAL. The MemTables are taken before anything is asked: rows
         flushed between the two are in both, and dropped later.
         """
         state = self._state if base is None else self._of_columns(base)
+        since = self.seen if since is None else since
         writer = live_writer(self._context.identity, self.region_id) if strong else None
         if writer is not None and not same_columns(writer.entry_schema, state.stored):
             # The base has other columns since the writer was opened: the WAL has its rows by field
@@ -180,45 +204,59 @@ class RegionReader:
             writer = None
         if writer is not None:
             with suppress(MemWalError):
-                memtables = writer.memtables()
+                tail = writer.tail(since)
                 probe = RegionProbe(self._probes, self._state.manifest)
-                return PendingRead(state, probe, memtables, writer.epoch)
+                return PendingRead(state, probe, tail, writer.epoch, since)
         if strong:
-            return PendingRead(state, state.tail.probe(self._state.manifest))
-        return PendingRead(state, RegionProbe(self._probes, self._state.manifest), ())
+            return PendingRead(state, state.tail.probe(self._state.manifest), since=since)
+        return PendingRead(state, RegionProbe(self._probes, self._state.manifest), Tail())
+
+    def end_read(self, pending: PendingRead) -> Unflushed:
+        """Finish a read up to the unflushed rows; `sources` takes them, perhaps cut."""
+        unflushed = self._unflushed(pending)
+        if pending.tail is None or pending.epoch is not None:
+            with self._lock:
+                self.seen = max(self.seen, unflushed.tail.end)
+        return unflushed
 
     def _unflushed(self, pending: PendingRead) -> Unflushed:
-        if pending.memtables is not None:
+        if pending.tail is not None:
             manifest = pending.probe.latest()
             if manifest is not self._state.manifest:
                 self.advance(manifest)
                 manifest = self.manifest
             if pending.epoch in (None, manifest.writer_epoch):
-                current = manifest.current_generation
-                memtables = tuple([m for m in pending.memtables if m.generation >= current])
-                return Unflushed(manifest, memtables)
+                current, tail = manifest.current_generation, pending.tail
+                memtables = tuple([m for m in tail.memtables if m.generation >= current])
+                end = max(tail.end, manifest.replay_after_wal_entry_position)
+                marks = tuple([mark for mark in tail.marks if mark.generation >= current])
+                jumped = manifest.last_transaction > pending.since
+                return Unflushed(manifest, Tail(memtables, end, tail.fence, marks), jumped)
             writer = live_writer(self._context.identity, self.region_id)
             if writer is not None and writer.epoch < manifest.writer_epoch:
                 writer.taken_over(manifest.writer_epoch)  # or a statement would trust its claim
-            pending = PendingRead(pending.state, pending.state.tail.probe(manifest))
-        manifest, memtables = pending.state.tail.read(pending.probe, self._state.manifest)
+            pending = replace(pending, probe=pending.state.tail.probe(manifest), tail=None)
+        reader = pending.state.tail
+        manifest, tail = reader.read(pending.probe, self._state.manifest, pending.since)
         self.advance(manifest)
-        return Unflushed(manifest, memtables)
+        return Unflushed(manifest, tail, manifest.last_transaction > pending.since)
 
-    def pin(self) -> tuple[RegionManifest, int]:
-        """The latest manifest, and the first free WAL position above it.
-
-        Buffered rows of this process's own writer are written to the WAL first, as other processes
-        find them only there; a writer that can't is fenced or failed, and its rows do not count.
-        """
+    def complete_log(self) -> None:
+        """Write buffered rows of this process's own writer to the WAL, and make sure that the next
+        read finds the end of the log. A writer that can't is fenced or failed, and its rows do not
+        count."""
         writer = live_writer(self._context.identity, self.region_id)
         if writer is not None:
             with suppress(MemWalError):
                 writer.flush_wal()
-        wal = Wal(self._context.store, self.region_id)
-        manifest, end = wal_end(wal, self._manifests, self._state.manifest)
-        self.advance(manifest)
-        return manifest, end
+        if self._context.store.remote:
+            self.log_end.last()
+
+    def whole_end(self, manifest: RegionManifest, end: int) -> int:
+        """Where the log ends for those who record it, see `torn.whole_end`; `end` is where a read
+        above `manifest` ended."""
+        wal, first = self._context.wal(self.region_id), manifest.replay_after_wal_entry_position + 1
+        return whole_end(wal, first, end, manifest.wal_entry_position_last_seen)
 
     def sources(
         self, base: BaseTable, manifest: RegionManifest, memtables: tuple[MemTableSource, ...]
@@ -228,15 +266,7 @@ class RegionReader:
         Generations up to the merge progress of the base version are left out; the rest must run
         without a gap (protocol rule 14), otherwise StaleBaseError asks for a newer base version.
         """
-        return self._sources(self._of_columns(base), base, manifest, memtables)
-
-    def _sources(
-        self,
-        state: _State,
-        base: BaseTable,
-        manifest: RegionManifest,
-        memtables: tuple[MemTableSource, ...],
-    ) -> tuple[Source, ...]:
+        state = self._of_columns(base)
         merged = base.found.details.merged_generations.get(self.region_id, 0)
         newest = self._state
         unmerged = (newest if newest.tail is state.tail else state).unmerged
@@ -275,11 +305,6 @@ class RegionReader:
                 f"{merged + 1} to {last} are needed over base version {base.version}"
             )
         return tuple(self._generation(state, base, g) for g in reversed(unmerged))
-
-    def finish_read(self, base: BaseTable, pending: PendingRead) -> tuple[Source, ...]:
-        """The current `sources`, including all unflushed rows if the read is `strong`."""
-        unflushed = self._unflushed(pending)
-        return self._sources(pending.state, base, unflushed.manifest, unflushed.memtables)
 
     def merged(self, base: BaseTable, after: int, through: int) -> tuple[Source, ...] | None:
         """The merged generations above `after` up to `through`, newest first; None if one is no
@@ -344,34 +369,6 @@ class RegionReader:
                     generations = {**self._state.generations, flushed.path: source}
                     self._state = replace(self._state, generations=generations)
         return source
-
-
-def wal_end(
-    wal: Wal, manifests: RegionManifests, manifest: RegionManifest
-) -> tuple[RegionManifest, int]:
-    """The latest manifest, and the first WAL position above it that is free or has a torn entry:
-    entries below it count as complete from then on.
-
-    `manifest` is any version read before. A missing entry ends the WAL only if no newer manifest
-    has flushed it (protocol rule 15). Raises CorruptFileError if it is below existing entries, or
-    the end is damaged.
-    """
-    while True:
-        first = end = manifest.replay_after_wal_entry_position + 1
-        near = wal.near(first)
-        is_taken = first in near
-        taken = frozenset(wal.positions()) if is_taken else near
-        while end in taken:
-            end += 1
-        # A folder in place of a file is not listed, and reading it raises.
-        unlisted = max(taken, default=0) > end or (is_taken and end == first)
-        lost = unlisted and wal.read(end) is None
-        newer = manifests.newer(manifest)
-        if newer is None and lost:
-            raise wal.missing(end)
-        if newer is None:
-            return manifest, whole_end(wal, first, end, manifest.wal_entry_position_last_seen)
-        manifest = newer
 
 
 def values_in_order(manifest: RegionManifest, info: TableInfo) -> dict[str, RegionValue] | None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from threading import Lock
 from typing import Literal, TypeVar
+from uuid import UUID
 
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import Source
@@ -21,6 +23,7 @@ from memwal_sql.errors import (
     TableReplacedError,
 )
 from memwal_sql.life_log import deferred_logs, life_log
+from memwal_sql.read.closed import Place, RegionRead, read_closed
 from memwal_sql.read.index_lag import IndexGaps
 from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot, PinnedTable
 from memwal_sql.read.recorded import (
@@ -31,6 +34,7 @@ from memwal_sql.read.recorded import (
 from memwal_sql.read.region import (
     RegionReader,
     StaleBaseError,
+    Unflushed,
     gap_error,
 )
 from memwal_sql.read.region_probe import run_probes
@@ -40,6 +44,7 @@ from memwal_sql.read.twins import check_recorded
 from memwal_sql.read.warm_up import warm_up
 from memwal_sql.state.base_table import BaseTable, BaseTracker
 from memwal_sql.state.context import TableContext
+from memwal_sql.state.tail import Tail
 from memwal_sql.storage.base.merge_token import MergeProgress
 from memwal_sql.storage.objects.concurrent import map_remote, run_with
 from memwal_sql.storage.records.gc_watermarks import check_watermarks
@@ -56,6 +61,16 @@ ATTEMPTS = 8
 _MOST_CHECKED = 4
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class TableRead:
+    """The regions of a table as one read found them, over a base version, and how many others the
+    filters ruled out."""
+
+    base: BaseTable
+    regions: list[RegionRead]
+    pruned: int
 
 
 def check_consistency(value: str) -> None:
@@ -270,14 +285,17 @@ class SnapshotCollector:
 
         return self._over_latest(mergeable)
 
-    def _current(self, base: BaseTable, filters: Sequence[Predicate], *, strong: bool) -> Snapshot:
+    def read(self, base: BaseTable, filters: Sequence[Predicate], *, strong: bool) -> TableRead:
+        """The regions that the filters leave, with their unflushed rows if it is `strong`; to be
+        closed, alone or with those of other tables, and then given to `snapshot_of`."""
         registry, info = self.registry, base.info
-        sources_of: dict[RegionReader, tuple[Source, ...]] = {}
+        reads: dict[RegionReader, Unflushed] = {}
 
-        def read_chosen(regions: list[RegionReader]) -> tuple[RegionReader, ...]:
+        def read_chosen(regions: list[RegionReader], since: int | None) -> tuple[RegionReader, ...]:
             chosen = prune(filters, regions, info.region_specs, info.schema)
-            new = [reader for reader in chosen if reader not in sources_of]
-            sources_of.update(zip(new, self.sources(base, new, strong=strong), strict=True))
+            new = [reader for reader in chosen if reader not in reads]
+            unflushed = self._read_regions(base, new, strong=strong, since=since)
+            reads.update(zip(new, unflushed, strict=True))
             return chosen
 
         def choose(recorded: list[RecordedValues]) -> tuple[RecordedValues, ...]:
@@ -285,58 +303,118 @@ class SnapshotCollector:
 
         # No answer about a region depends on the existence of others.
         regions, known_regions = registry.pinned_by(base, filters), len(registry)
+        since = None
         if regions is None:
             if self._context.store.remote and registry:
                 readers = registry.live(base, registry.loaded())
                 run_with(
                     True,
                     partial(registry.find_new_regions, base, choose),
-                    partial(read_chosen, readers),
+                    partial(read_chosen, readers, None),
                 )
+                since = 0  # regions found now may be newer than the reads of the others
             else:
                 registry.find_new_regions(base, choose)
             regions = registry.live(base, registry.loaded())
             known_regions = len(regions)
-        chosen = read_chosen(regions)
-        registry.check_values(base, sources_of.items())
-        collected = tuple(
-            RegionSources(
-                reader.region_id, reader.name, reader.spec_id, reader.values, sources_of[reader]
-            )
-            for reader in chosen
-        )
-        gaps = IndexGaps(self._context, base, chosen)
-        every = known_regions + registry.passed_over
-        pruned = every - len(chosen)
+        chosen = read_chosen(regions, since)
+        pruned = known_regions + registry.passed_over - len(chosen)
         if pruned:
+            every = pruned + len(chosen)
             _log.debug("%s: %d of %d regions pruned", self._context.uri, pruned, every)
-        return Snapshot(base.info, base.source, collected, pruned, gaps=gaps)
+        return TableRead(base, [RegionRead(reader, reads[reader]) for reader in chosen], pruned)
+
+    def snapshot_of(self, read: TableRead, tails: Mapping[Place, Tail]) -> Snapshot:
+        """The snapshot of a read, with other tails where the read was closed."""
+        base = read.base
+        sources_of = []
+        for region in read.regions:
+            reader, unflushed = region.reader, region.unflushed
+            tail = tails[reader.place] if tails else unflushed.tail
+            sources = reader.sources(base, unflushed.manifest, tail.memtables)
+            sources_of.append((reader, sources))
+        self.registry.check_values(base, sources_of)
+        collected = tuple(
+            RegionSources(reader.region_id, reader.name, reader.spec_id, reader.values, sources)
+            for reader, sources in sources_of
+        )
+        gaps = IndexGaps(self._context, base, [reader for reader, _ in sources_of])
+        return Snapshot(base.info, base.source, collected, read.pruned, gaps=gaps)
+
+    @property
+    def _incarnation(self) -> UUID:
+        return self._context.incarnation
+
+    def _current(self, base: BaseTable, filters: Sequence[Predicate], *, strong: bool) -> Snapshot:
+        read = partial(self.read, base, filters, strong=strong)
+        if not strong:
+            return self.snapshot_of(read(), {})
+        whole = () if filters else (self._incarnation,)
+        return self.snapshot_of(*read_closed(read, attrgetter("regions"), whole))
 
     def sources(
         self,
         base: BaseTable,
         regions: Sequence[RegionReader],
         meanwhile: Callable[[list[Source]], None] | None = None,
+    ) -> list[tuple[Source, ...]]:
+        """The sources of each region, with its unflushed rows. On a remote store `meanwhile` is
+        called with the sources that are in memory."""
+        if len(regions) == 1:  # nothing to close
+            (unflushed,) = self._read_regions(base, regions, meanwhile, strong=True)
+            return [regions[0].sources(base, unflushed.manifest, unflushed.tail.memtables)]
+        read = partial(self._read_all, base, regions, meanwhile)
+        reads, tails = read_closed(read, iter)
+        return [_sources(region, base, tails) for region in reads]
+
+    def _read_all(
+        self,
+        base: BaseTable,
+        regions: Sequence[RegionReader],
+        meanwhile: Callable[[list[Source]], None] | None = None,
+    ) -> list[RegionRead]:
+        reads = self._read_regions(base, regions, meanwhile, strong=True)
+        return [RegionRead(*pair) for pair in zip(regions, reads, strict=True)]
+
+    def _read_regions(
+        self,
+        base: BaseTable,
+        regions: Sequence[RegionReader],
+        meanwhile: Callable[[list[Source]], None] | None = None,
         *,
         strong: bool,
-    ) -> list[tuple[Source, ...]]:
-        """The sources of each region. The probes of all regions are asked together; a region with
-        news then continues on its own. On a remote store `meanwhile` is called with the sources
-        that are in memory."""
-        reads = [region.begin_read(base, strong=strong) for region in regions]
+        since: int | None = None,
+    ) -> list[Unflushed]:
+        """The probes of all regions are asked together; a region with news then continues on its
+        own."""
+        seen = [region.seen if since is None else since for region in regions]
+        reads = [
+            region.begin_read(base, strong=strong, since=start)
+            for region, start in zip(regions, seen, strict=True)
+        ]
+        pairs = zip(regions, reads, strict=True)
         if not self._context.store.remote:
-            return [
-                region.finish_read(base, pending)
-                for region, pending in zip(regions, reads, strict=True)
-            ]
+            return [region.end_read(pending) for region, pending in pairs]
         ask_regions = partial(run_probes, [pending.probe for pending in reads])
         if meanwhile is None:
             ask_regions()
         else:
             sources_known = [source for pending in reads for source in pending.sources_in_memory]
             run_with(True, ask_regions, partial(meanwhile, sources_known))
-        pairs = zip(regions, reads, strict=True)
-        return map_remote(True, lambda pair: pair[0].finish_read(base, pair[1]), pairs)
+        return map_remote(True, lambda pair: pair[0].end_read(pair[1]), pairs)
+
+    def _pin_logs(
+        self, base: BaseTable, regions: Sequence[RegionReader], whole: Sequence[UUID]
+    ) -> Iterator[PinnedRegion]:
+        """The regions with the ends of their logs. Other processes find rows only there."""
+        for region in regions:
+            region.complete_log()
+        reads, tails = read_closed(partial(self._read_all, base, regions), iter, whole)
+        for read in reads:
+            _sources(read, base, tails)  # raises if this base version is too old
+            tail = tails[read.reader.place] if tails else read.unflushed.tail
+            manifest = read.unflushed.manifest
+            yield PinnedRegion(manifest, read.reader.whole_end(manifest, tail.end + 1))
 
     def _recorded(self, base: BaseTable, filters: Sequence[Predicate]) -> Snapshot:
         if self._checkpoint is not None:
@@ -395,16 +473,24 @@ class SnapshotCollector:
         chosen = prune(filters, readers, base.info.region_specs, base.info.schema)
 
         def pin(region: RegionReader) -> PinnedRegion:
-            if recorded is None and consistency == "strong":
-                manifest, end = region.pin()
-            else:
-                manifest = manifests[region.region_id] if recorded else region.refresh()
-                end = manifest.replay_after_wal_entry_position + 1
+            manifest = manifests[region.region_id] if recorded else region.refresh()
+            end = manifest.replay_after_wal_entry_position + 1
             region.sources(base, manifest, ())  # raises if this base version is too old
             return PinnedRegion(manifest, end)
 
-        pinned = tuple(map_remote(self._context.store.remote, pin, chosen))
+        if recorded is None and consistency == "strong":
+            pinned = tuple(self._pin_logs(base, chosen, () if filters else (self._incarnation,)))
+        else:
+            pinned = tuple(map_remote(self._context.store.remote, pin, chosen))
         return PinnedSnapshot(base.version, pinned, len(readers) - len(chosen))
+
+
+def _sources(
+    region: RegionRead, base: BaseTable, tails: Mapping[Place, Tail]
+) -> tuple[Source, ...]:
+    reader, unflushed = region.reader, region.unflushed
+    tail = tails[reader.place] if tails else unflushed.tail
+    return reader.sources(base, unflushed.manifest, tail.memtables)
 
 
 def _has_grown(before: MergeProgress, now: MergeProgress) -> bool:

@@ -13,9 +13,11 @@ from memwal_sql.read.region_probe import RegionProbe, RegionProbes
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.replay import Replay, memtables_of, read_ahead
+from memwal_sql.state.tail import Tail
 from memwal_sql.storage.region.manifest import RegionManifest
-from memwal_sql.storage.wal.log import Wal
+from memwal_sql.storage.wal.log import WalEntry
 from memwal_sql.storage.wal.torn import is_skipped
+from memwal_sql.storage.wal.undecided import is_undecided
 
 
 class WalTail:
@@ -34,7 +36,7 @@ class WalTail:
         base: BaseTable,
     ) -> None:
         self._probes = probes
-        self._wal = Wal(context.store, probes.manifests.region_id, base.stored)
+        self._wal = context.wal(probes.manifests.region_id, base.stored)
         self._end = end
         self._make = memtables_of(base.info, name)
         self._replay = Replay(self._wal, 1, self._make)
@@ -42,6 +44,7 @@ class WalTail:
         self._based_on = (0, 0)
         self._unsure = True
         self._is_whole = True
+        self._passed_over: dict[int, WalEntry] = {}
         self._lock = Lock()
 
     def probe(self, manifest: RegionManifest) -> RegionProbe:
@@ -58,10 +61,12 @@ class WalTail:
         return self._wal.exists(position) or self._end.is_passed(position)
 
     def read(
-        self, probe: RegionProbe, manifest: RegionManifest
-    ) -> tuple[RegionManifest, tuple[MemTableSource, ...]]:
-        """The MemTables above `manifest`, the manifest of `probe` or a newer one, or above a still
-        newer one that is found.
+        self, probe: RegionProbe, manifest: RegionManifest, since: int = 0
+    ) -> tuple[RegionManifest, Tail]:
+        """The tail above `manifest`, the manifest of `probe` or a newer one, or above a still newer
+        one that is found; its marks are those above the position `since`.
+
+        The tail ends before an intent that is undecided, unless its coordinator has given it up.
 
         A missing entry ends the tail only if no newer manifest has flushed it (protocol rule 15): a
         flush and a collection could otherwise hide rows. Raises CorruptFileError, at every call,
@@ -72,6 +77,8 @@ class WalTail:
         """
         unsure = 0
         with self._lock:
+            if any(map(self._wal.verdict, self._passed_over.values())):
+                self._is_whole = False  # committed after all, beside a native writer
             while True:
                 self._rebase(manifest)
                 if probe.manifest is not manifest or probe.position != self._next:
@@ -92,12 +99,16 @@ class WalTail:
                 unsure += newer is None
                 manifest = newer or manifest
                 probe = self._probe(manifest, in_order=unsure > 1)
-            return manifest, self.memtables
+            return manifest, self._tail(since)
 
     @property
     def memtables(self) -> tuple[MemTableSource, ...]:
         """The rows read last."""
         return tuple([generation.memtable.snapshot() for generation in self._replay.memtables])
+
+    def _tail(self, since: int) -> Tail:
+        marks = [mark for m in self._replay.memtables for mark in m.marks if mark.position > since]
+        return Tail(self.memtables, self._next - 1, self._replay.fence, tuple(marks))
 
     def _rebase(self, manifest: RegionManifest) -> None:
         """Drop MemTables that `manifest` has flushed; start again if it cuts through a MemTable, or
@@ -127,6 +138,7 @@ class WalTail:
             self._next = flushed + 1
             self._unsure = not self._wal.remote
             self._is_whole = True
+        self._passed_over = {p: e for p, e in self._passed_over.items() if flushed < p < self._next}
         self._based_on = (flushed, current)
 
     def _follow(self, complete: int) -> bool:
@@ -150,6 +162,11 @@ class WalTail:
                     raise entry
                 if not self._wal.near(position + 1):
                     return True  # it may still be being written
+            elif self._wal.verdict(entry) is None:
+                if is_undecided(self._wal, entry):
+                    return True
+                if self._wal.verdict(entry) is None:
+                    self._passed_over[position] = entry
             self._is_whole = False  # an interrupt (Ctrl-C) here leaves the MemTable in parts
             self._replay.add(position, entry)
             self._next = position + 1

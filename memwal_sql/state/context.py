@@ -6,13 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from uuid import UUID
 
+import pyarrow as pa
+
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.resident.store import Scope
 from memwal_sql.storage.cache.disk_cache import DiskCache
 from memwal_sql.storage.cache.settings import CACHE
+from memwal_sql.storage.format_versions import TRANSACTIONS
 from memwal_sql.storage.objects.concurrent import seconds
+from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.objects.protocol import ObjectStore
+from memwal_sql.storage.records.intent import place_from
 from memwal_sql.storage.records.table import TableRecord, check_current
+from memwal_sql.storage.records.verdicts import Verdicts
+from memwal_sql.storage.wal.log import Wal
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,26 @@ class TableContext:
     def check_writes(self) -> None:
         """The same for writing it; ReopenError when the table was enabled again meanwhile."""
         check_current(self.store, self.record, writes=True)
+
+    @property
+    def takes_transactions(self) -> bool:
+        """Whether every reader and writer of the table knows transactions."""
+        return self.record is not None and self.record.needs.writer >= TRANSACTIONS
+
+    @lazy_property
+    def verdicts(self) -> Verdicts:
+        """The verdicts over the intents in the table's logs."""
+        return Verdicts(self.incarnation, self.home)
+
+    def home(self, place: str) -> ObjectStore:
+        """The store of the table at a place relative to this one's folder; "" is this one."""
+        return (
+            open_store(place_from(self.uri, place), self.storage_options) if place else self.store
+        )
+
+    def wal(self, region_id: UUID, columns: pa.Schema | None = None) -> Wal:
+        """The log of a region, see `Wal`."""
+        return Wal(self.store, region_id, columns, self.verdicts)
 
     @lazy_property
     def cache(self) -> DiskCache | None:

@@ -15,8 +15,8 @@ from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
-from exec_nodes.sources.memtable_source import MemTableSource
 from memwal_sql.errors import RepairError, TableReplacedError
+from memwal_sql.state.tail import Tail
 
 Identity = tuple[str, str]
 
@@ -40,8 +40,8 @@ class OpenRegion(Protocol):
     def is_usable(self) -> bool:
         """Whether nothing has stopped it."""
 
-    def memtables(self) -> tuple[MemTableSource, ...]:
-        """The rows that are not flushed, ascending by generation."""
+    def tail(self, since: int = 0) -> Tail:
+        """The rows that are not flushed, and the committed intents among them above a position."""
 
     def flush_wal(self) -> None:
         """Return when every write made so far is in the WAL."""

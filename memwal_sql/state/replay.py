@@ -12,6 +12,7 @@ from memwal_sql.errors import CorruptFileError, MemWalError, TornEntryError
 from memwal_sql.state.batch_marks import decode_mark
 from memwal_sql.state.entry_rows import entry_rows
 from memwal_sql.state.memtable import FindTexts, MemTable
+from memwal_sql.state.tail import Mark
 from memwal_sql.storage.wal.log import Wal, WalEntry
 from memwal_sql.storage.wal.order import Order
 from planner.model import TableInfo
@@ -31,13 +32,20 @@ def memtables_of(info: TableInfo, region: str, texts: FindTexts = tuple) -> Make
 class ReplayedMemTable:
     """A MemTable as its writer left it, the position of its last WAL entry, and how many it has.
 
-    `published` maps a query's id to the last of its staged batches that the entries hold.
+    `published` maps a query's id to the last of its staged batches that the entries hold;
+    `marks` are their committed intents.
     """
 
     memtable: MemTable
     last_position: int
     entries: int = 0
     published: dict[str, int] = field(default_factory=dict)
+    marks: list[Mark] = field(default_factory=list)
+
+    @property
+    def last_transaction(self) -> int:
+        """The position of its last committed intent, 0 without one."""
+        return self.marks[-1].position if self.marks else 0
 
 
 class Replay:
@@ -45,7 +53,8 @@ class Replay:
 
     `memtables` ascend by generation. What `torn` returns are positions of entries that were cut
     off while they were written, that no fence has recorded as skipped, and above which no row was
-    written: the claimer may skip them if it records that in a fence.
+    written: the claimer may skip them if it records that in a fence. Intents that are not committed
+    are passed over, their generation too. `fence` is the last position of a claim's fence.
     """
 
     def __init__(
@@ -57,6 +66,7 @@ class Replay:
     ) -> None:
         """`memtables` hold the rows of earlier entries."""
         self.memtables = list(memtables)
+        self.fence = 0
         self._wal = wal
         self._current_generation = current_generation
         self._make = make
@@ -91,12 +101,26 @@ class Replay:
         self._current_generation = current_generation
         return flushed[-1].last_position if flushed else 0
 
-    def read(self, first: int, end: int) -> None:
-        """Take the entries from `first` up to `end`, exclusive; all of them must be there. Raises
-        CorruptFileError naming the file."""
+    def read(self, first: int, end: int) -> int:
+        """Take the entries from `first` up to `end`, exclusive; all of them must be there. Returns
+        the position of the first intent that is undecided, and takes no more from there; or `end`.
+        Raises CorruptFileError naming the file."""
         for position, entry in read_ahead(self._wal, first, end):
             if entry is None:
                 raise self._wal.missing(position)
+            if isinstance(entry, WalEntry) and self._wal.verdict(entry) is None:
+                return position
+            self.add(position, entry)
+        return end
+
+    def settle(self, first: int, end: int, epoch: int) -> None:
+        """As `read`, for a claimant whose fence has landed, and whose epoch is confirmed: it
+        decides over intents that are undecided (protocol rule T8)."""
+        for position, entry in read_ahead(self._wal, first, end):
+            if entry is None:
+                raise self._wal.missing(position)
+            if isinstance(entry, WalEntry):
+                self._wal.settle(entry, epoch)
             self.add(position, entry)
 
     def add(self, position: int, entry: WalEntry | TornEntryError) -> None:
@@ -104,16 +128,28 @@ class Replay:
         rows = self._order.rows_of(position, entry)
         if rows is not None:
             self._add_rows(rows, self._memtable_of(position, rows.generation))
+        elif isinstance(entry, WalEntry) and entry.is_fence:
+            if entry.intent is None:
+                self.fence = position
+            elif self._wal.verdict(entry):
+                self._mark(entry, self._memtable_of(position, None))
 
     def _add_rows(self, entry: WalEntry, into: ReplayedMemTable) -> None:
         memtable, path = into.memtable, self._wal.path(entry.position)
         rows = entry_rows(entry.batch, memtable.schema, memtable.primary_key, path)
+        self._mark(entry, into)
         memtable.append(rows)
         into.last_position = entry.position
         into.entries += 1
         mark = decode_mark(entry.batch_id)
         if mark is not None:
             into.published[mark.query_id] = mark.batch_id
+
+    def _mark(self, entry: WalEntry, into: ReplayedMemTable) -> None:
+        record, memtable = self._wal.record(entry), into.memtable
+        if record is not None:
+            mark = Mark(entry.position, memtable.generation, memtable.rows, record.parts)
+            into.marks.append(mark)
 
     def _memtable_of(self, position: int, generation: int | None) -> ReplayedMemTable:
         newest = self.memtables[-1].memtable.generation if self.memtables else None
@@ -129,13 +165,6 @@ class Replay:
             )
         self.memtables.append(ReplayedMemTable(self._make(expected), position))
         return self.memtables[-1]
-
-
-def replay(wal: Wal, first: int, end: int, current_generation: int, make: MakeMemTable) -> Replay:
-    """The entries from `first` up to `end`, exclusive; all of them must be there."""
-    result = Replay(wal, current_generation, make)
-    result.read(first, end)
-    return result
 
 
 def read_ahead(
@@ -171,4 +200,7 @@ def _read_entries(
 
     step, rest = _READ_AHEAD if wal.remote else 1, iter(positions)
     while some := list(islice(rest, step)):
-        yield from zip(some, map_concurrently(read, some), strict=True)
+        entries = list(map_concurrently(read, some))
+        if wal.remote:
+            wal.learn([entry for entry in entries if isinstance(entry, WalEntry)])
+        yield from zip(some, entries, strict=True)

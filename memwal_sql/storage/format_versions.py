@@ -20,8 +20,10 @@ from memwal_sql.storage.decoding import whole_number
 from memwal_sql.version import __version__
 
 OLDEST_VERSION = 1
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """This package reads and writes the versions from the oldest to this one."""
+TRANSACTIONS = 2
+"""The version whose readers and writers know intents and the records of transactions."""
 
 _PACKAGE = re.compile(r"[0-9]+(\.[0-9A-Za-z]+){1,5}")
 
@@ -36,14 +38,15 @@ class Needs:
     package: str | None = None
 
 
-def stamp() -> dict[str, Any]:
-    """The version fields of every record; readers of 0.1.0 take no other format version."""
-    return {"format_version": FORMAT_VERSION, "package": __version__}
+def stamp(version: int = OLDEST_VERSION) -> dict[str, Any]:
+    """The version fields of a record. All that 0.1.0 knows keep the oldest version, as its readers
+    take no other."""
+    return {"format_version": version, "package": __version__}
 
 
 def stamp_of_table() -> dict[str, Any]:
     """The versions in the record `table` of a table that this package makes."""
-    return {"reader_version": FORMAT_VERSION, "writer_version": FORMAT_VERSION}
+    return {"reader_version": TRANSACTIONS, "writer_version": TRANSACTIONS}
 
 
 def check_record_version(path: str, content: Mapping[str, Any]) -> None:

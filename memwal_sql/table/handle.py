@@ -57,6 +57,16 @@ class TableHandle:
         return self._context.uri
 
     @property
+    def context(self) -> TableContext:
+        """The place, the store and the identity of the table."""
+        return self._context
+
+    @property
+    def collector(self) -> SnapshotCollector:
+        """Takes snapshots of the table."""
+        return self._collector
+
+    @property
     def opened_with(self) -> dict[str, Any]:
         """The arguments of `open_table` that open another handle like this one, secrets too."""
         options = self._context.storage_options

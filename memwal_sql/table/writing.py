@@ -96,7 +96,7 @@ class WrittenTable(TableHandle):
         It is durable, whatever the writer promises."""
         self._check_present("write")
         while True:
-            writer = self._writer_for_insert(columns)
+            writer = self.statement_writer(columns)
             try:
                 result = write(writer)
             except (PartlyWrittenError, WriterFailedError):
@@ -116,7 +116,9 @@ class WrittenTable(TableHandle):
         if writer is not None:
             writer.close()
 
-    def _writer_for_insert(self, columns: pa.Schema) -> OpenTable:
+    def statement_writer(self, columns: pa.Schema) -> OpenTable:
+        """The writer of statements that were planned with some columns: the program's own, if it
+        is open, else one that this handle keeps. Raises ReopenError if the table has others."""
         with self._insert_lock:
             base = self._collector.not_below_watermarks(self._tracker.latest_verified())
             if not base.info.schema.equals(columns):

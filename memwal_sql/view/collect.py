@@ -8,6 +8,7 @@ from memwal_sql.read.region import RegionReader, Unflushed, values_in_order
 from memwal_sql.read.registry import RegionRegistry
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
+from memwal_sql.state.tail import Tail
 from memwal_sql.storage.objects.concurrent import map_remote
 from memwal_sql.view.overview import GenerationView, IndexView, Overview, RegionView
 from planner.regions.text import text_of
@@ -41,7 +42,7 @@ def overview(
             )
             for row in index_table(base).to_pylist()
         ),
-        format_version=None if context.record is None else context.record.format_version,
+        format_version=None if context.record is None else context.record.needs.writer,
         storage_version=base.dataset.data_storage_version,
     )
 
@@ -65,7 +66,7 @@ def _recorded(context: TableContext, base: BaseTable) -> tuple[RegionView, ...] 
         for manifest in manifests
     ]
     views = (
-        _region(name, Unflushed(manifest, ()), base)
+        _region(name, Unflushed(manifest, Tail()), base)
         for name, manifest in zip(names, manifests, strict=True)
     )
     return tuple(sorted(views, key=lambda region: region.name))

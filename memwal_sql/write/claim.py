@@ -8,7 +8,8 @@ Specification 1, "Writer Fencing". The order makes it safe without clocks:
 3. Put a fence into the WAL. The next position of every older writer is at or below it, so its next
    append finds the position taken.
 4. Read the manifest again, to make sure that the epoch is still the highest.
-5. Replay entries that came meanwhile.
+5. Decide over intents that are undecided: before the fence another one could still land.
+6. Replay the entries from the first of these on, and those that came meanwhile.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from memwal_sql.errors import (
     TornEntryError,
 )
 from memwal_sql.life_log import life_log
-from memwal_sql.state.replay import MakeMemTable, Replay, ReplayedMemTable, replay
+from memwal_sql.state.replay import MakeMemTable, Replay, ReplayedMemTable
 from memwal_sql.storage.objects.concurrent import map_remote
 from memwal_sql.storage.region.manifest import RegionManifest, RegionStatus
 from memwal_sql.storage.region.progress import check_progress
@@ -99,9 +100,10 @@ def claim(
     replayed = log.replayed
     if log.torn:  # their writer may have been writing them
         first = manifest.replay_after_wal_entry_position + 1
-        replayed = replay(wal, first, fence, manifest.current_generation, make)
+        replayed = Replay(wal, manifest.current_generation, make)
+        replayed.settle(first, fence, epoch)
     else:
-        replayed.read(log.end, fence)
+        replayed.settle(log.decided, fence, epoch)
     if torn := replayed.torn(manifest.wal_entry_position_last_seen):
         fence = _put_fence(wal, own.region_id, epoch, fence + 1, torn)
         above = wal.read(fence + 1)
@@ -157,8 +159,8 @@ def fenced(region_id: UUID, epoch: int, by: int) -> FencedError:
 
 @dataclass(slots=True)
 class Log:
-    """The WAL of a region, replayed from the position behind `after` up to `end`, the first free
-    position.
+    """The WAL of a region, replayed from the position behind `after` up to `decided`, the first
+    intent that is undecided, or up to `end`, the first free position.
 
     Attributes:
         manifest: the newest manifest read, which flushes nothing behind `after`.
@@ -169,6 +171,7 @@ class Log:
     manifest: RegionManifest
     replayed: Replay
     after: int
+    decided: int
     end: int
     torn: tuple[int, ...] = ()
     modified: float | None = None
@@ -180,9 +183,8 @@ class Log:
 
     def follow(self, wal: Wal) -> None:
         """Replay what was appended meanwhile. After an error the log must not be used again."""
-        end = wal.first_free(self.end)
-        self.replayed.read(self.end, end)
-        self.end = end
+        self.end = wal.first_free(self.end)
+        self.decided = self.replayed.read(self.decided, self.end)
 
     def above(self, manifest: RegionManifest) -> Log | None:
         """This log without what a newer manifest has flushed, which is forgotten; None if the log
@@ -192,7 +194,7 @@ class Log:
         first = replayed.memtables[0].memtable.generation if replayed.memtables else current
         if after != manifest.replay_after_wal_entry_position or first != current:
             return None
-        return None if replayed.torn(0) else Log(manifest, replayed, after, self.end)
+        return None if replayed.torn(0) else replace(self, manifest=manifest, after=after, torn=())
 
 
 def read_log(
@@ -204,7 +206,8 @@ def read_log(
         first = manifest.replay_after_wal_entry_position + 1
         try:
             end, modified = _first_free(wal, manifest)
-            replayed = replay(wal, first, end, manifest.current_generation, make)
+            replayed = Replay(wal, manifest.current_generation, make)
+            decided = replayed.read(first, end)
             torn = replayed.torn(manifest.wal_entry_position_last_seen)
         except CorruptFileError:
             newer = manifests.newer(manifest)
@@ -212,7 +215,7 @@ def read_log(
                 raise
             manifest = newer
         else:
-            return Log(manifest, replayed, first - 1, end, torn, modified)
+            return Log(manifest, replayed, first - 1, decided, end, torn, modified)
 
 
 def _commit_epoch(

@@ -35,6 +35,8 @@ class PendingWrite:
         since: the time of the call.
         position: the position of its entry, once that has landed.
         error: the reason why the entry has not landed, or may not have.
+        is_intent: whether a transaction writes its entry, which shares it with no other write.
+        is_abandoned: of an intent: whether it was given up before its turn came.
     """
 
     ticket: int
@@ -44,6 +46,8 @@ class PendingWrite:
     since: float
     position: int = 0
     error: MemWalError | None = None
+    is_intent: bool = False
+    is_abandoned: bool = False
 
 
 class PendingWrites:
@@ -55,6 +59,7 @@ class PendingWrites:
         self._writes: deque[PendingWrite] = deque()
         self._bytes = 0
         self._tickets = 0
+        self.intents = 0  # among the writes, given up or not
         self._entry_bytes: float = _FIRST_ENTRY_BYTES
 
     @property
@@ -86,15 +91,38 @@ class PendingWrites:
         waited = self._clock() - first.since
         return sealed or self.full or waited >= self._options.wal_flush_interval_s
 
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the next write is an intent, which only its transaction takes."""
+        return bool(self._writes) and self._writes[0].is_intent and not self._writes[0].is_abandoned
+
+    def drop_abandoned(self) -> int:
+        """Drop intents that were given up and would be next; the last one's ticket, or 0."""
+        ticket = 0
+        while self._writes and self._writes[0].is_abandoned:
+            ticket = self._writes[0].ticket
+            self.take_intent()
+        return ticket
+
+    def take_intent(self) -> None:
+        """Take the next write, an intent."""
+        self.intents -= 1
+        self._bytes -= self._writes.popleft().size
+
     def add(
         self,
         batch: pa.RecordBatch,
         size: int,
         generation: OpenGeneration | None,
+        *,
+        is_intent: bool = False,
     ) -> PendingWrite:
         """Append rows of `size` bytes."""
         self._tickets += 1
-        write = PendingWrite(self._tickets, batch, generation, size, self._clock())
+        self.intents += is_intent
+        write = PendingWrite(
+            self._tickets, batch, generation, size, self._clock(), is_intent=is_intent
+        )
         self._writes.append(write)
         self._bytes += size
         return write
@@ -111,6 +139,8 @@ class PendingWrites:
         size = 0
         while self._writes:
             write = self._writes[0]
+            if write.is_intent:
+                break
             room -= write.batch.num_rows
             size += write.size
             if group and (
@@ -134,4 +164,4 @@ class PendingWrites:
     def clear(self) -> None:
         """Drop all writes."""
         self._writes.clear()
-        self._bytes = 0
+        self._bytes = self.intents = 0

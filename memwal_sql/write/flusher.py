@@ -48,6 +48,7 @@ class _Flush:
     memtable: MemTable
     last_position: int
     published: Mapping[str, int]
+    last_transaction: int
     begun: bool = False
     written: FlushedGeneration | None = None
 
@@ -95,15 +96,20 @@ class RegionFlusher:
         self._commit_lock = Lock()  # one committer at a time, in order
 
     def submit(
-        self, memtable: MemTable, last_position: int, published: Mapping[str, int] | None = None
+        self,
+        memtable: MemTable,
+        last_position: int,
+        published: Mapping[str, int] | None = None,
+        last_transaction: int = 0,
     ) -> None:
         """Flush a MemTable that does not grow any more and whose entries, up to `last_position`,
         have all landed. MemTables must come in the order of their generations. One that came before
         is not flushed again, so an interrupted caller may call again.
 
         `published` are the staged batches that it holds: the manifest names them from now on, as
-        their entries may be collected."""
-        flush = _Flush(memtable, last_position, published or {})
+        their entries may be collected. `last_transaction` is the position of its last committed
+        intent."""
+        flush = _Flush(memtable, last_position, published or {}, last_transaction)
         # Read without the lock, which an interrupt might leave locked: a commit advances the second
         # before it takes a flush out of the first.
         queued = any(other.memtable is memtable for other in tuple(self._queue))
@@ -188,6 +194,7 @@ class RegionFlusher:
                 (written,),
                 last_position=flush.last_position,
                 published=flush.published,
+                last_transaction=flush.last_transaction,
                 check=self._check_goes_on,
                 merged=self._merged(),
             )
@@ -215,6 +222,7 @@ def commit_flush(
     *,
     last_position: int = 0,
     published: Mapping[str, int] | None = None,
+    last_transaction: int = 0,
     check: Callable[[], None] = lambda: None,
     merged: int = 0,
 ) -> RegionManifest:
@@ -226,8 +234,9 @@ def commit_flush(
     in it. The one check of `manifest` that is needed comes after the put (protocol rule 8).
 
     `last_position` is the position of the last WAL entry whose rows they hold, 0 for rows that were
-    never in the WAL; `published` are the staged batches that they hold; `merged` is the last
-    generation of the region in a base version. Raises FencedError when the claim is lost,
+    never in the WAL; `published` are the staged batches that they hold; `last_transaction` is the
+    position of their last committed intent; `merged` is the last generation of the region in a base
+    version. Raises FencedError when the claim is lost,
     TableReplacedError when the region is gone or the first of them is merged there, and RepairError
     when the region's current generation is not the first of them; calling again after another
     error, such as OutcomeUnknownError, is safe.
@@ -254,6 +263,7 @@ def commit_flush(
             "wal_entry_position_last_seen": max(last_position, latest.wal_entry_position_last_seen),
             "flushed_generations": (*latest.flushed_generations, *flushed),
             "published": latest_batches(latest.published, published or {}),
+            "last_transaction": max(last_transaction, latest.last_transaction),
         }
 
     try:

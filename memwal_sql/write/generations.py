@@ -13,6 +13,8 @@ import pyarrow as pa
 from exec_nodes.resident.store import STORE
 from memwal_sql.state.memtable import MemTable
 from memwal_sql.state.replay import MakeMemTable, ReplayedMemTable
+from memwal_sql.state.tail import Mark
+from memwal_sql.storage.records.transactions import Part
 from memwal_sql.write.back_pressure import MemoryBudget
 from memwal_sql.write.options import WriterOptions
 
@@ -29,6 +31,8 @@ class OpenGeneration:
         sealed: whether it takes no new writes.
         submitted: whether the flusher has it.
         published: the staged batches that it holds, see `ReplayedMemTable`.
+        marks: its committed intents.
+        intent: whether an intent is on its way, whose transaction is undecided.
     """
 
     memtable: MemTable
@@ -39,14 +43,21 @@ class OpenGeneration:
     sealed: bool = False
     submitted: bool = False
     published: Mapping[str, int] = field(default_factory=dict)
+    marks: list[Mark] = field(default_factory=list)
+    intent: bool = False
+
+    @property
+    def last_transaction(self) -> int:
+        """The position of its last committed intent, 0 without one."""
+        return self.marks[-1].position if self.marks else 0
 
 
 class OpenGenerations:
     """Unflushed generations, ascending; the last one is active, the others are sealed. `flushed` is
     the position of the last entry of those that were flushed, 0 without any.
 
-    `submit` gets every sealed MemTable once, in order, with the position of its last entry and the
-    staged batches that it holds.
+    `submit` gets every sealed MemTable once, in order, with the position of its last entry, the
+    staged batches that it holds, and the position of its last committed intent.
     """
 
     def __init__(
@@ -55,7 +66,7 @@ class OpenGenerations:
         replayed: Sequence[ReplayedMemTable],
         current_generation: int,
         make_memtable: MakeMemTable,
-        submit: Callable[[MemTable, int, Mapping[str, int]], None],
+        submit: Callable[[MemTable, int, Mapping[str, int], int], None],
         options: WriterOptions,
         budget: MemoryBudget,
         clock: Callable[[], float],
@@ -73,6 +84,7 @@ class OpenGenerations:
                 generation.entries,
                 born=now,
                 published=generation.published,
+                marks=generation.marks,
             )
             for generation in replayed
         ]
@@ -84,6 +96,7 @@ class OpenGenerations:
         budget.add(self.bytes)
         self._released = False
         self.flushed = 0
+        self.last_transaction = max(g.last_transaction for g in self._open)
 
     def start(self) -> None:
         """Flush the MemTables that a replay has sealed or filled."""
@@ -104,6 +117,18 @@ class OpenGenerations:
     def memtables(self) -> list[MemTable]:
         """All MemTables, ascending by generation."""
         return [generation.memtable for generation in self._open]
+
+    def marks(self, since: int) -> tuple[Mark, ...]:
+        """The committed intents above a position, ascending."""
+        return tuple(
+            [
+                m
+                for g in self._open
+                if g.last_transaction > since
+                for m in g.marks
+                if m.position > since
+            ]
+        )
 
     @property
     def bytes(self) -> int:
@@ -153,10 +178,44 @@ class OpenGenerations:
         self.seal_if_full()
         self._submit_sealed()
 
+    def begin_intent(self, rows: int, size: int) -> OpenGeneration:
+        """The generation of an intent with so many rows, which is not flushed until `end_intent`:
+        until then nobody knows whether they count."""
+        generation = self.room_for(rows, size)
+        generation.unlanded += 1
+        generation.intent = True
+        return generation
+
+    def mark(self, generation: OpenGeneration, position: int, parts: tuple[Part, ...]) -> None:
+        """Note a committed intent that is behind the rows of a generation."""
+        memtable = generation.memtable
+        generation.marks.append(Mark(position, memtable.generation, memtable.rows, parts))
+        self.last_transaction = position
+
+    def end_intent(
+        self,
+        generation: OpenGeneration,
+        batch: pa.RecordBatch | None = None,
+        size: int = 0,
+        position: int = 0,
+        parts: tuple[Part, ...] = (),
+    ) -> None:
+        """Add the rows of an intent that is committed at `position`, or nothing where it was given
+        up."""
+        generation.intent = False
+        if batch is None:
+            generation.unlanded -= 1
+            self._submit_sealed()
+            return
+        self.mark(generation, position, parts)
+        self.insert(generation, batch, size)
+        self.landed(generation, 1, position)
+
     def seal(self) -> None:
         """Begin a new generation, unless the active one has no rows."""
         active = self.active
-        if active.memtable.rows or active.unlanded:
+        # An intent may be given up: then the next entry would skip this generation.
+        if active.memtable.rows or active.unlanded > active.intent:
             following = self._make_memtable(active.memtable.generation + 1)
             # A new list, as another thread may iterate over the old one.
             opened = [*self._open, OpenGeneration(following, born=self._clock())]
@@ -200,6 +259,7 @@ class OpenGenerations:
                 generation.last_position,
                 generation.entries,
                 dict(generation.published),
+                list(generation.marks),
             )
             for generation in self._open
             if generation.memtable.rows
@@ -212,7 +272,12 @@ class OpenGenerations:
             if not generation.sealed or generation.unlanded:
                 return
             if not generation.submitted:
-                self._submit(generation.memtable, generation.last_position, generation.published)
+                self._submit(
+                    generation.memtable,
+                    generation.last_position,
+                    generation.published,
+                    generation.last_transaction,
+                )
                 generation.submitted = True  # not before: an interrupt (Ctrl-C) may come anywhere
 
 

@@ -103,7 +103,7 @@ class RegionOpener:
     def log(self, region: UUID) -> Wal:
         """The log of a region."""
         stored = entry_schema(self.info.schema, self.base.lance_schema)
-        return Wal(self.context.store, region, stored)
+        return self.context.wal(region, stored)
 
     def manifests(self, region: UUID) -> RegionManifests:
         """The manifests of a region."""

@@ -8,7 +8,8 @@ State, all under one lock:
   written, a buffered one when it is made; so MemTables always have the order of the WAL.
 * `_generations`: the MemTables, one active and sealed ones that are being flushed.
 * `_committing`: one thread writes an entry for all that wait; the others wait for it, and one of
-  them goes on with the writes gathered meanwhile. A lone writer wakes no thread.
+  them goes on with the writes gathered meanwhile. A lone writer wakes no thread. A transaction
+  (`write/coordinator`) keeps it from before its intent until its record decides: `_intent`.
 * `_failure`: set once; from then on nothing is acknowledged.
 """
 
@@ -27,7 +28,10 @@ from memwal_sql.errors import FencedError, MemWalError, ReopenError, WriterFaile
 from memwal_sql.life_log import deferred_logs
 from memwal_sql.state.memtable import MemTable
 from memwal_sql.state.replay import MakeMemTable, Replay, ReplayedMemTable
+from memwal_sql.state.tail import Tail
 from memwal_sql.storage.deadlines import check_deadline, remaining
+from memwal_sql.storage.records.intent import Intent
+from memwal_sql.storage.records.transactions import Part
 from memwal_sql.storage.wal.log import Wal
 from memwal_sql.write.back_pressure import MemoryBudget
 from memwal_sql.write.claim import Log, RegionClaim, fenced
@@ -83,7 +87,9 @@ class RegionWriter:
         self._changed = Changes(self._lock)
         self._pending = PendingWrites(options, clock)
         self._landed = 0
+        self._end = wal.last_position
         self._committing = False
+        self._intent: PendingWrite | None = None
         self._closed = False
         self._commits = 0
         self._failure: MemWalError | None = None
@@ -116,6 +122,17 @@ class RegionWriter:
             return self._generations.active.memtable.bytes
 
     @property
+    def end(self) -> int:
+        """The last WAL position that is decided."""
+        with self._lock:
+            return self._end
+
+    @property
+    def durable(self) -> bool:
+        """Whether rows are in the WAL before a call returns."""
+        return self._options.durable
+
+    @property
     def is_usable(self) -> bool:
         """Whether no error has stopped the writer."""
         with self._lock:
@@ -137,7 +154,7 @@ class RegionWriter:
         after = max(flushed, manifest.replay_after_wal_entry_position)
         end = 1 + max([after, *(memtable.last_position for memtable in memtables)])
         replayed = Replay(wal, oldest, self._make_memtable, memtables)
-        return Log(manifest, replayed, after, end)
+        return Log(manifest, replayed, after, end, end)
 
     def probe(self) -> None:
         """Note if another writer has claimed the region, as the next append would."""
@@ -186,6 +203,66 @@ class RegionWriter:
             _index_texts(writes)
         return writes[-1].position if options.durable else 0
 
+    def fits(self, batch: pa.RecordBatch) -> bool:
+        """Whether rows fit into one MemTable, and so into one intent."""
+        return len(pieces(batch, self._options)) == 1
+
+    def enqueue_intent(self, batch: pa.RecordBatch) -> PendingWrite:
+        """Give the rows of a transaction, which may be none, their place in the order of writing.
+
+        Everything before lands first; nothing behind it does until `end_intent`, or until the write
+        `is_abandoned`. In a buffered writer the caller holds `order` until then, as rows go into
+        MemTables when they are enqueued.
+        """
+        with self.order, self._lock:
+            self._check_usable(_NOT_WRITTEN)
+            write = self._pending.add(batch, batch.nbytes, None, is_intent=True)
+            if batch.num_rows:
+                self.recent.add(write.ticket, batch)
+            return write
+
+    def begin_intent(self, write: PendingWrite) -> None:
+        """Return when all before an intent has landed, and it is the next entry. Raises the error
+        that stopped the writer."""
+        with deferred_logs():
+            self._land_all(write.ticket - 1, [])
+        self._changed.wait_for(lambda: not self._committing)
+        with self._lock:
+            if self._failure is not None:
+                raise self._error_of(self._failure, [])
+            if write.batch.num_rows:
+                write.generation = self._generations.begin_intent(write.batch.num_rows, write.size)
+            self._pending.take_intent()
+            self._committing, self._intent = True, write
+
+    def put_intent(self, write: PendingWrite, intent: Intent) -> int:
+        """Write the entry of an intent that has begun; its position. Raises as `append`; the caller
+        then `stop`s this writer."""
+        generation = self._generations.active if write.generation is None else write.generation
+        write.position = self._wal.append(
+            write.batch, generation.memtable.generation, intent=intent
+        )
+        return write.position
+
+    def end_intent(self, write: PendingWrite, parts: tuple[Part, ...] = ()) -> None:
+        """Add the rows of a transaction that is committed with these `parts`, or, without any, give
+        its intent up. Others go on."""
+        with self._lock:
+            if self._intent is not write:
+                write.is_abandoned = True
+                self._changed.tell()
+                return
+            if write.generation is not None:
+                committed = write.batch if parts else None
+                self._generations.end_intent(
+                    write.generation, committed, write.size, write.position, parts
+                )
+            elif parts:
+                self._generations.mark(self._generations.active, write.position, parts)
+            self._intent = None
+            self._landed, self._end = write.ticket, max(self._end, write.position)
+            self._end_commit()
+
     def open_cut(self) -> Cut:
         """A cut of the region: readers see every write up to it from now on, and `recent` has the
         keys of later writes."""
@@ -228,24 +305,34 @@ class RegionWriter:
                 check_deadline(f"region {self.region_id}: a flush goes on in the background")
 
     def memtables(self) -> tuple[MemTableSource, ...]:
-        """The unflushed rows, ascending by generation.
+        """The unflushed rows, ascending by generation; see `tail`."""
+        return self.tail().memtables
 
-        In a durable writer all of them are in the WAL, and an entry on its way is waited for: a
-        reader of another process may already have seen it. Raises once the writer is fenced, failed
-        or closed: its rows may then differ from the region's.
+    def tail(self, since: int = 0) -> Tail:
+        """The unflushed rows, and the committed intents among them above the position `since`.
+
+        In a durable writer all rows are in the WAL. An entry on its way is waited for there, and an
+        intent in any writer: a reader of another process may already have seen it. Raises once the
+        writer is fenced, failed or closed: its rows may then differ from the region's.
         """
         with self._lock:
             seen = self._commits
         self._changed.wait_for(
-            lambda: not self._options.durable or not self._committing or self._commits != seen
+            lambda: (
+                not (self._committing and (self._options.durable or self._intent is not None))
+                or self._commits != seen
+            )
         )
         with self._lock:
             if self._failure is not None:
                 raise _again(self._failure)
             if self._closed:
                 raise ReopenError(f"the writer of region {self.region_id} is closed")
-            unflushed = self._generations.memtables
-        return tuple([memtable.snapshot() for memtable in unflushed])
+            generations = self._generations
+            unflushed = generations.memtables
+            marks = generations.marks(since) if generations.last_transaction > since else ()
+            memtables = tuple([memtable.snapshot() for memtable in unflushed])
+            return Tail(memtables, self._end, 0, marks)
 
     @property
     def has_buffered(self) -> bool:
@@ -359,7 +446,7 @@ class RegionWriter:
             if self._options.durable:
                 self._generations.insert(generation, write.batch, write.size)
         self._generations.landed(generation, len(group), position)
-        self._landed = group[-1].ticket
+        self._landed, self._end = group[-1].ticket, position
 
     def _fail(self, error: MemWalError) -> None:
         if self._failure is None:
@@ -388,11 +475,13 @@ class RegionWriter:
             commit: int | None = None
             group: list[PendingWrite] = []
             try:
-                self._changed.wait_for(lambda: not self._committing or self._landed >= ticket)
+                self._changed.wait_for(lambda: self._is_free or self._landed >= ticket)
                 with self._lock:
+                    if self._pending.intents and not self._committing:
+                        self._landed = max(self._landed, self._pending.drop_abandoned())
                     if self._landed >= ticket:
                         return
-                    if self._committing:
+                    if self._committing or (self._pending.intents and self._pending.is_blocked):
                         continue
                     if self._failure is not None:
                         raise self._error_of(self._failure, writes)
@@ -418,6 +507,11 @@ class RegionWriter:
                     raise
                 if own:
                     raise self._error_of(failure, writes) from error
+
+    @property
+    def _is_free(self) -> bool:
+        pending = self._pending
+        return not self._committing and not (pending.intents and pending.is_blocked)
 
     def _append(self, generation: OpenGeneration, group: list[PendingWrite]) -> int:
         batches = [write.batch for write in group]

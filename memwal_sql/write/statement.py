@@ -7,11 +7,15 @@ a key is lost; but rows that begin to meet a condition meanwhile, and rows read 
 not read again. A serializable statement claims every region that it reads, and reads all again if
 anything was written there. Other processes have to claim a region to write it: of two that read
 what the other writes, one finds a region fenced when it reads it, or can't append.
+
+Rows of several regions are one transaction (`write/coordinator`), if the table takes transactions
+and the rows of each region fit into a MemTable. Regions that a serializable statement has only read
+take part in it, so that nobody writes there between the check and the record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence, Set
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -21,10 +25,19 @@ import pyarrow as pa
 
 from exec_nodes.arrow.large_columns import concatenated
 from exec_nodes.keys.keys import key_values
-from memwal_sql.errors import ConflictError, FencedError, InvalidCallError, MemWalError
+from memwal_sql.errors import (
+    ConflictError,
+    FencedError,
+    InvalidCallError,
+    MemWalError,
+    UnsupportedError,
+)
+from memwal_sql.state.context import TableContext
+from memwal_sql.storage.records.transactions import MOST_PARTS, TransactionRecord
 from memwal_sql.write.commit_queue import PendingWrite
 from memwal_sql.write.conditional.recent import Cut
 from memwal_sql.write.conditional.resolve import Compute, Resolved, among, key_names
+from memwal_sql.write.coordinator import AtomicWrite, Description, Participant, takes_none
 from memwal_sql.write.region_writer import RegionWriter
 
 Route = Callable[[pa.RecordBatch], list[tuple[RegionWriter, pa.RecordBatch]]]
@@ -63,10 +76,10 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The writes that a statement has enqueued, to be landed; and the numbers of rows written, rows
-    skipped and keys without a row."""
+    """The writes that a statement has enqueued, to be landed: one by one, or as a transaction; and
+    the numbers of rows written, rows skipped and keys without a row."""
 
-    enqueued: Enqueued
+    enqueued: Enqueued | AtomicWrite
     rows: int
     skipped: int
     not_found: int
@@ -104,6 +117,8 @@ class Statements:
     make_room: Callable[[int], None]
     retrying: Lock
     order: AbstractContextManager[object]
+    context: TableContext
+    durable: bool
 
     def over_keys(self, keys: pa.RecordBatch, compute: Compute) -> Outcome:
         """Enqueue the rows that `compute` makes of distinct `keys`, rows in the MemTables' schema
@@ -204,7 +219,7 @@ class Statements:
 
     def _enqueue(
         self, parts: Sequence[_Part], unmoved: Cuts, now: ClaimedNow = tuple
-    ) -> tuple[Enqueued | None, set[Hashable]]:
+    ) -> tuple[Enqueued | AtomicWrite | None, set[Hashable]]:
         """Enqueue all rows; or none, if after a cut others wrote one of its keys, which are
         returned, or a region of `unmoved`, or if there are other regions `now`."""
         self.make_room(sum(part.rows.nbytes for part in parts))
@@ -223,7 +238,47 @@ class Statements:
                 return None, lost
             if not set(now()) <= writers:
                 return None, lost
-            return [(w, w.enqueue(concatenated(batches))) for w, batches in rows.items()], lost
+            batches = {writer: concatenated(some) for writer, some in rows.items()}
+            if (transaction := self._transaction(batches, unmoved)) is not None:
+                return transaction, lost
+            return [(writer, writer.enqueue(batch)) for writer, batch in batches.items()], lost
+
+    def write_atomically(
+        self, parts: Sequence[tuple[RegionWriter, pa.RecordBatch]]
+    ) -> TransactionRecord:
+        """Write whole rows of several regions as one transaction. Raises UnsupportedError if the
+        table takes none, or the rows of a region do not fit into a MemTable, and as
+        `AtomicWrite`."""
+        if not self.context.takes_transactions:
+            raise takes_none(self.context.uri)
+        if not all(writer.fits(rows) for writer, rows in parts):
+            raise UnsupportedError(
+                "the rows of one region do not fit into one MemTable: write fewer at once, or with "
+                "a writer of larger ones (memtable_rows, memtable_bytes)"
+            )
+        with self.order:
+            participants = [Participant(self.context, *part) for part in parts]
+            transaction = AtomicWrite(participants, Description())
+            if not self.durable:
+                return transaction.land()
+        return transaction.land()
+
+    def _transaction(
+        self, batches: Mapping[RegionWriter, pa.RecordBatch], read: Collection[RegionWriter]
+    ) -> AtomicWrite | None:
+        """The transaction that writes some regions and has read others; None where one entry
+        suffices, or where they can't be one transaction."""
+        regions = {*batches, *read}
+        if not batches or len(regions) == 1 or not self.context.takes_transactions:
+            return None
+        if len(regions) > MOST_PARTS or not all(w.fits(rows) for w, rows in batches.items()):
+            return None
+        none = next(iter(batches.values())).slice(0, 0)
+        parts = [Participant(self.context, w, batches.get(w, none)) for w in regions]
+        transaction = AtomicWrite(parts, Description())
+        if not self.durable:  # while others can't enqueue
+            transaction.land()
+        return transaction
 
 
 def check_isolation(isolation: str) -> None:

@@ -16,11 +16,20 @@ from memwal_sql.errors import (
     UnsupportedError,
 )
 from memwal_sql.write.conditional.resolve import Compute, Resolved
+from memwal_sql.write.coordinator import AtomicWrite
 from memwal_sql.write.options import WriterOptions
+from memwal_sql.write.region_writer import RegionWriter
 from memwal_sql.write.region_writers import RegionWriters
-from memwal_sql.write.result import WriteResult, reached
+from memwal_sql.write.result import DURABLE, WriteResult, reached
 from memwal_sql.write.router import RegionValues
-from memwal_sql.write.statement import SNAPSHOT, Outcome, Reads, Statements, check_isolation
+from memwal_sql.write.statement import (
+    SNAPSHOT,
+    Enqueued,
+    Outcome,
+    Reads,
+    Statements,
+    check_isolation,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +75,10 @@ class StatementWriter:
         self._check_routes()
         return self._landed(lambda: self.statements.as_a_whole(select))
 
+    def claim_all(self) -> list[RegionWriter]:
+        """The writers of all regions of the table, which are claimed."""
+        return self.writers.all(self.regions())
+
     def _check_routes(self) -> None:
         if not self.routes:
             raise UnsupportedError(
@@ -80,11 +93,16 @@ class StatementWriter:
         return self.writers.in_turn(lambda: self._land(run()))
 
     def _land(self, outcome: Outcome) -> WriteResult:
-        landing = {writer: partial(writer.land, writes) for writer, writes in outcome.enqueued}
+        enqueued = outcome.enqueued
+        if isinstance(enqueued, AtomicWrite):
+            places = {part.region: part.position for part in enqueued.land().parts}
+            positions = {region: places[region] for region in enqueued.regions}
+            return WriteResult(outcome.rows, DURABLE, positions, outcome.skipped, outcome.not_found)
+        landing = {writer: partial(writer.land, writes) for writer, writes in enqueued}
         try:
             positions = self.writers.together(landing)
         except (ReopenError, RetryError) as error:
-            if partly := _partly_written(outcome, error):
+            if partly := _partly_written(enqueued, error):
                 raise partly from error
             raise
         return WriteResult(
@@ -96,12 +114,10 @@ class StatementWriter:
         )
 
 
-def _partly_written(outcome: Outcome, error: MemWalError) -> PartlyWrittenError | None:
+def _partly_written(enqueued: Enqueued, error: MemWalError) -> PartlyWrittenError | None:
     """The error to raise for one that came while rows landed; None if no row has landed."""
     regions = tuple(
-        writer.region_id
-        for writer, writes in outcome.enqueued
-        if any(write.position for write in writes)
+        writer.region_id for writer, writes in enqueued if any(write.position for write in writes)
     )
     if not regions:
         return None

@@ -8,8 +8,10 @@ from __future__ import annotations
 import atexit
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import islice
 from random import random
 from threading import Lock, RLock
 from typing import Any, NoReturn, Self
@@ -21,14 +23,17 @@ from exec_nodes.arrow.row_stream import RowStream, opened
 from exec_nodes.base.transient_threads import TransientThreads
 from memwal_sql.errors import (
     InvalidCallError,
+    MemWalError,
     ReopenError,
     RepairError,
+    UnsupportedError,
 )
 from memwal_sql.state import open_writers as live
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.objects.concurrent import SharedCall
 from memwal_sql.storage.wal.entry import entry_schema
 from memwal_sql.write.back_pressure import MemoryBudget
+from memwal_sql.write.conditional.recent import Cut
 from memwal_sql.write.conditional.resolve import LiveRows, ReadChanges, Resolver, RowChanges
 from memwal_sql.write.generation_writer import FindIndexes
 from memwal_sql.write.ingest.conditional_changes import conditional_changes
@@ -39,7 +44,7 @@ from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.region_opener import FindRegion, RegionOpener
 from memwal_sql.write.region_writer import RegionWriter
 from memwal_sql.write.region_writers import RegionWriters
-from memwal_sql.write.result import WriteResult, reached
+from memwal_sql.write.result import DURABLE, WriteResult, reached
 from memwal_sql.write.router import RegionValues, active_spec
 from memwal_sql.write.statement import (
     SERIALIZABLE,
@@ -154,6 +159,8 @@ class TableWriter:
             make_room=lambda size: self._budget.wait_for_room(size, self._relieve),
             retrying=Lock(),
             order=opener.order,
+            context=context,
+            durable=options.durable,
         )
         self._statements = StatementWriter(
             statements, self._writers, regions, self._spec is not None, options
@@ -173,6 +180,11 @@ class TableWriter:
         return self._spec is not None
 
     @property
+    def takes_turns(self) -> bool:
+        """Whether it goes on with a region that another process took over."""
+        return self._options.durable and self._options.turns
+
+    @property
     def closed(self) -> bool:
         return self._closed
 
@@ -190,6 +202,7 @@ class TableWriter:
         when: str | None = None,
         set: Mapping[str, str] | None = None,  # noqa: A002 (SQL's word)
         isolation: Isolation = SNAPSHOT,
+        atomic: bool = False,
     ) -> WriteResult:
         """Insert rows, or replace those with the same primary key; if a key occurs twice, the last
         row wins.
@@ -209,6 +222,9 @@ class TableWriter:
                 values for existing rows, in place of those given.
             isolation: `"serializable"` reads and computes everything again if anything was written
                 meanwhile to the regions that were read; so in other methods.
+            atomic: whether the rows of all regions become visible together, and none of them if the
+                call fails. It takes a second round of requests, and rows that fit into one MemTable
+                each. Calls that read rows first are atomic by themselves.
 
         Rows with one key are applied one after the other. With `when`, `set` or columns to keep,
         rows are read first, see `memwal_sql.write.conditional`: no update of a key is lost, whoever
@@ -229,7 +245,7 @@ class TableWriter:
         lacking = missing == KEEP and self._normaliser.lacks_columns(rows)
         normalise = partial(self._normaliser.upserts, missing=ERROR if missing == KEEP else missing)
         if not (lacking or expressions):
-            return self._write(rows, normalise)
+            return self._write(rows, normalise, atomic=atomic)
         if isinstance(rows, RowStream):
             rows = rows.read_all()
         whole = self._normaliser.partial(rows) if lacking else normalise(rows)
@@ -249,7 +265,12 @@ class TableWriter:
         )
 
     def delete(
-        self, keys: Any, *, when: str | None = None, isolation: Isolation = SNAPSHOT
+        self,
+        keys: Any,
+        *,
+        when: str | None = None,
+        isolation: Isolation = SNAPSHOT,
+        atomic: bool = False,
     ) -> WriteResult:
         """Delete the rows with these primary keys, whether they exist or not.
 
@@ -258,14 +279,14 @@ class TableWriter:
                 primary key columns are read.
             when: a SQL condition over the existing row, `t`; rows that do not meet it stay, and are
                 counted, as are keys without a row.
-            isolation: as in `upsert`.
+            isolation, atomic: as in `upsert`.
         """
         self._check_open()
         check_isolation(isolation)
         key_columns = self._normaliser.keys(keys)
         if when is None:
             row_bytes = self._normaliser.tombstones(key_columns.slice(0, 1)).nbytes
-            return self._write(key_columns, self._normaliser.tombstones, row_bytes)
+            return self._write(key_columns, self._normaliser.tombstones, row_bytes, atomic=atomic)
         rows = self._normaliser.tombstones(key_columns)
         expressions = self._resolver.expressions(when, {})
         return self._statements.over_keys(*self._resolver.delete(rows, expressions), isolation)
@@ -297,13 +318,14 @@ class TableWriter:
 
         It is called with None, and again, for rows that others wrote meanwhile, with their keys; if
         all is to be computed again as a `whole`, with None. Raises UnsupportedError for a row whose
-        new key is in another region, and as `upsert` does.
+        new key is in another region, if the changes are too many for one transaction, and as
+        `upsert` does.
         """
         self._check_open()
 
         def checked(keys: pa.Table | None) -> RowChanges:
             changes = read(keys)
-            if changes.moved is not None:
+            if changes.moved is not None and not self._is_one_entry(changes):
                 self._writers.check_regions_stay(*changes.moved)
             return changes
 
@@ -312,7 +334,9 @@ class TableWriter:
             return self._statements.over_rows(select, compute, isolation)
         return self._statements.as_a_whole(select)
 
-    def apply(self, changes: Any, *, op: str = "_op", when: str | None = None) -> WriteResult:
+    def apply(
+        self, changes: Any, *, op: str = "_op", when: str | None = None, atomic: bool = False
+    ) -> WriteResult:
         """Write a stream of changes in order: rows with a column `op` that gives the kind of each.
 
         It is `upsert`, `insert`, `update` or `delete`, or a code of Debezium (c, r, u, d), Flink
@@ -328,6 +352,7 @@ class TableWriter:
                 For a delete `s` has the columns that it carries, such as Debezium's `before`, and
                 null in the others. A deleted row does not exist: a late older change inserts it
                 again.
+            atomic: as in `upsert`.
 
         Raises as `upsert` does.
         """
@@ -339,8 +364,36 @@ class TableWriter:
             expressions = self._resolver.expressions(when, {})
             return self._statements.over_keys(*self._resolver.upsert(changes_batch, expressions))
         if isinstance(rows, pa.Table | RowStream):
-            return self._write(rows, normalise)
-        return self._write(normalise(rows), lambda batch: batch)
+            return self._write(rows, normalise, atomic=atomic)
+        return self._write(normalise(rows), lambda batch: batch, atomic=atomic)
+
+    def _is_one_entry(self, changes: RowChanges) -> bool:
+        """Whether changes are one transaction for certain, so that rows may move between
+        regions."""
+        parts = [part for part in (changes.upserts, changes.deletes) if part is not None]
+        return (
+            self._context.takes_transactions
+            and sum(part.num_rows for part in parts) <= self._options.memtable_rows
+            and sum(part.nbytes for part in parts) <= self._options.memtable_bytes // 2
+        )
+
+    def open_cuts(self) -> dict[RegionWriter, Cut]:
+        """A cut of every region that is claimed now, for a transaction."""
+        cuts = {}
+        for writer in self._writers:
+            with suppress(MemWalError):  # fenced: reported where it is written
+                cuts[writer] = writer.open_cut()
+        return cuts
+
+    def route(self, batch: pa.RecordBatch) -> list[tuple[RegionWriter, pa.RecordBatch]]:
+        """The rows of each region, and the region's writer, which has claimed it."""
+        self._check_open()
+        return self._writers.route(batch)
+
+    def claim_all(self) -> list[RegionWriter]:
+        """The writers of all regions of the table, which are claimed."""
+        self._check_open()
+        return self._statements.claim_all()
 
     def sync(self) -> None:
         """Write buffered rows to the WAL: every write made so far is durable on return."""
@@ -420,12 +473,26 @@ class TableWriter:
             error.add_note(f"closing the writer failed too: {closing}")
 
     def _write(
-        self, rows: Rows, normalise: Callable[[Any], pa.RecordBatch], row_bytes: int = 0
+        self,
+        rows: Rows,
+        normalise: Callable[[Any], pa.RecordBatch],
+        row_bytes: int = 0,
+        *,
+        atomic: bool = False,
     ) -> WriteResult:
-        """Write rows piece by piece; see `normalised`."""
+        """Write rows piece by piece, see `normalised`, or at once."""
         written, positions = 0, dict[UUID, int]()
+        batches = normalised(rows, normalise, self._options.memtable_bytes, row_bytes)
+        if atomic:
+            whole = list(islice(batches, 2))
+            if len(whole) > 1:
+                raise UnsupportedError(
+                    "the rows of this call do not fit into one MemTable (memtable_bytes="
+                    f"{self._options.memtable_bytes}): write them without atomic=True, or fewer"
+                )
+            return self._write_atomically(whole)
         try:
-            for batch in normalised(rows, normalise, self._options.memtable_bytes, row_bytes):
+            for batch in batches:
                 positions |= self._append(batch)
                 written += batch.num_rows
         except BaseException as error:
@@ -433,6 +500,19 @@ class TableWriter:
                 error.add_note(f"the first {written} rows of this call are written")
             raise
         return WriteResult(written, reached(self._options), positions)
+
+    def _write_atomically(self, batches: Sequence[pa.RecordBatch]) -> WriteResult:
+        """Write a batch as one transaction."""
+        rows = sum(batch.num_rows for batch in batches)
+        if not rows:
+            return WriteResult(0, DURABLE)
+        (batch,) = batches
+        statements = self._statements.statements
+        with self.room_for(batch.nbytes):
+            record = self._writers.in_turn(
+                lambda: statements.write_atomically(self._writers.route(batch))
+            )
+        return WriteResult(rows, DURABLE, {part.region: part.position for part in record.parts})
 
     def _append(self, batch: pa.RecordBatch) -> dict[UUID, int]:
         if batch.num_rows == 0:
@@ -444,6 +524,15 @@ class TableWriter:
         finally:
             self._budget.release(size)
         return positions if self._options.durable else {}
+
+    @contextmanager
+    def room_for(self, size: int) -> Iterator[None]:
+        """Keep room for so many bytes. Raises BackPressureError."""
+        self._budget.take_room(size, self._relieve)
+        try:
+            yield
+        finally:
+            self._budget.release(size)
 
     def _relieve(self) -> None:
         """Start a flush: of the largest active MemTable, unless one is running."""

@@ -14,7 +14,8 @@ from memwal_sql.errors import (
     WriterFailedError,
 )
 from memwal_sql.storage.deadlines import unbounded
-from memwal_sql.storage.wal.log import Wal, encode_entry
+from memwal_sql.storage.records.intent import Intent
+from memwal_sql.storage.wal.log import Wal, encode_entry, encode_fence
 from memwal_sql.write.claim import fenced
 
 
@@ -59,22 +60,33 @@ class WalWriter:
             return 0
         return 0 if entry is None else entry.writer_epoch
 
-    def append(self, batch: pa.RecordBatch, generation: int, batch_id: str | None = None) -> int:
+    def append(
+        self,
+        batch: pa.RecordBatch,
+        generation: int,
+        batch_id: str | None = None,
+        intent: Intent | None = None,
+    ) -> int:
         """Make the rows of `batch` durable and return the position of their entry.
 
-        `batch_id` marks the rows of a staged batch.
+        `batch_id` marks the rows of a staged batch; `intent` those of a transaction, which may have
+        none in the region.
 
         Raises FencedError (nothing was written), WriterFailedError (the message says whether the
         rows may have been written) and CorruptFileError.
         """
         stored = pa.RecordBatch.from_arrays(batch.columns, schema=self._schema)
-        data = encode_entry(
-            stored,
-            writer_epoch=self._epoch,
-            generation=generation,
-            batch_id=batch_id,
-            flushed_within=self._flushed_within,
-        )
+        if intent is not None and not stored.num_rows:
+            data = encode_fence(writer_epoch=self._epoch, intent=intent)
+        else:
+            data = encode_entry(
+                stored,
+                writer_epoch=self._epoch,
+                generation=generation,
+                batch_id=batch_id,
+                flushed_within=self._flushed_within,
+                intent=intent,
+            )
         while True:
             position = self._next
             try:
@@ -82,6 +94,12 @@ class WalWriter:
                 with unbounded():
                     other = self._wal.append(position, data).existing
             except OutcomeUnknownError as error:
+                if intent is not None:
+                    raise WriterFailedError(
+                        f"region {self._region_id}: transaction {intent.id} was given up, as it is "
+                        f"unknown whether its entry was written at WAL position {position}; "
+                        f"nothing of it counts: open a new writer and run it again: {error}"
+                    ) from error
                 raise WriterFailedError(
                     f"region {self._region_id}: it is unknown whether {batch.num_rows} rows were "
                     f"written at WAL position {position}; open a new writer, which settles it, "

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import memwal_sql as mw
 from tests.cli.calls import call
 from tests.docs.pages import MANUAL, ROOT, Block, block, blocks, page
 from tests.model.resident import another_cache, another_store
@@ -38,7 +39,9 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
     with another_store(), another_cache():
         yield names
     logger.setLevel(level)
-    names["table"].close()  # its writer of INSERT
+    for value in list(names.values()):
+        if isinstance(value, mw.Table):
+            value.close()  # its writer of INSERT
 
 
 def run_python(text: str, names: dict[str, Any]) -> str:

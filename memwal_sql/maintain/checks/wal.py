@@ -41,7 +41,7 @@ _FLUSHED = (
 def check_wal(state: CheckState) -> Iterator[Finding | Probe]:
     """Protocol rules 5, 6 and 9, and the two positions that manifests hold."""
     for region in state.regions:
-        wal = Wal(state.store, region.region_id, state.base.stored)
+        wal = state.context.wal(region.region_id, state.base.stored)
         folder, above = paths.wal_folder(region.region_id), region.last + 1
         yield from _positions(region, wal)
         yield Probe(f"the log of {region.name}", folder, _entries(state, region, wal))

@@ -378,7 +378,7 @@ def _is_fence(wal: Wal, position: int) -> bool:
         entry = wal.read(position)
     except CorruptFileError:
         return True
-    return entry is None or entry.is_fence
+    return entry is None or (entry.is_fence and entry.intent is None)
 
 
 def _watermarks(garbage: Iterable[Garbage]) -> Watermarks:

@@ -1,6 +1,7 @@
 """The change feed of one region: its writes after a given place, in order.
 
-It reads the WAL, so it has all durable rows and no others. Fences are skipped. Collected entries
+It reads the WAL, so it has all durable rows and no others. Fences are skipped, and so are intents
+of transactions that are not committed; it ends before one that is undecided. Collected entries
 are a gap, and a gap is an error. Generations that were published past the WAL (protocol rule 24)
 show as generations without entries: generations never decrease along the WAL and every one up to
 the manifest's is in storage (rule 6), so between an entry of generation 2 and one of generation 5
@@ -38,9 +39,10 @@ from memwal_sql.storage.base.versions import version_numbers
 from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.paths import generation_folder, generation_uri
 from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
-from memwal_sql.storage.wal.log import Wal, WalEntry
+from memwal_sql.storage.wal.log import WalEntry
 from memwal_sql.storage.wal.order import Order
 from memwal_sql.storage.wal.torn import is_skipped, whole_end
+from memwal_sql.storage.wal.undecided import is_undecided
 from planner.model import TableInfo
 
 _NAMES_GENERATIONS = 14  # the first major version of Lance whose WAL entries do
@@ -52,6 +54,7 @@ FEED_FIELDS = (
     pa.field("_region", pa.string(), nullable=False),
     pa.field("_position", pa.int64(), nullable=False),
     pa.field("_generation", pa.int64(), nullable=False),
+    pa.field("_transaction", pa.string()),
 )
 
 
@@ -73,7 +76,7 @@ class RegionChanges:
         info = base.info
         self._context = context
         self._region = region
-        self._wal = Wal(context.store, region.region_id, base.stored)
+        self._wal = context.wal(region.region_id, base.stored)
         self._names = base.names
         self._stored = memtable_schema(info.schema)
         self._key = info.primary_key
@@ -96,7 +99,9 @@ class RegionChanges:
         last = above[-1] if above else last
         for position in reversed(above):
             entry = self._read(position)
-            if entry is not None and not entry.is_fence:
+            if entry is not None and is_undecided(self._wal, entry):
+                last = position - 1
+            elif entry is not None and not entry.is_fence:
                 newest = max(newest, entry.generation or manifest.current_generation)
                 break
         return ChangeOffset(last, newest)
@@ -132,12 +137,15 @@ class RegionChanges:
         for position, entry in read_ahead(self._wal, after.position + 1, last + 1):
             if entry is None:
                 raise self._missing(position)
+            if isinstance(entry, WalEntry) and is_undecided(self._wal, entry):
+                break
             rows = order.rows_of(position, entry)
             if rows is None:
                 continue
             if pending is not None:
                 yield self._changes(*pending, generation)
                 pending = None
+            transaction = None if rows.intent is None else rows.intent.id
             batch = entry_rows(rows.batch, self._stored, self._key, self._wal.path(position))
             if rows.generation is None and position <= flushed:
                 pending, unnumbered = (batch, position), True
@@ -146,7 +154,7 @@ class RegionChanges:
             for published in self._between(manifest, generation, reached, unnumbered):
                 yield from self._published(manifest, published, position - 1)
             generation = reached
-            yield self._changes(batch, position, generation)
+            yield self._changes(batch, position, generation, transaction)
         # Flushed, seen or recorded entries were complete; a torn tail above them does not count.
         complete = max(flushed, manifest.wal_entry_position_last_seen)
         complete = complete if until is None else max(complete, until.position)
@@ -282,7 +290,13 @@ class RegionChanges:
             "and go on from there"
         )
 
-    def _changes(self, batch: pa.RecordBatch, position: int, generation: int) -> pa.RecordBatch:
+    def _changes(
+        self,
+        batch: pa.RecordBatch,
+        position: int,
+        generation: int,
+        transaction: str | None = None,
+    ) -> pa.RecordBatch:
         """The rows of a stored batch as the feed shows them."""
         count = batch.num_rows
         deleted = batch.column(batch.num_columns - 1).to_numpy(zero_copy_only=False)
@@ -300,6 +314,7 @@ class RegionChanges:
             pa.repeat(pa.scalar(str(self._region.region_id)), count),
             pa.repeat(pa.scalar(position, pa.int64()), count),
             pa.repeat(pa.scalar(generation, pa.int64()), count),
+            pa.repeat(pa.scalar(transaction, pa.string()), count),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 

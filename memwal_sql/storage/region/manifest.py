@@ -47,8 +47,10 @@ class RegionManifest:
     `region_values` maps a region field's id to its value, a plain Python value, None for NULL; it
     is None as a whole where the manifest has no values or their types are not known, as native
     code may leave it. `flushed_generations` ascend. `published` maps a query's id to the last of
-    its batches that is part of the region, the latest query last. `message` is what was read from
-    storage, whose unknown fields are kept by a commit.
+    its batches that is part of the region, the latest query last. `last_transaction` is the highest
+    position of a committed intent that is flushed; 0 without one, and where native code has written
+    the manifest. `message` is what was read from storage, whose unknown fields are kept by a
+    commit.
     """
 
     region_id: UUID
@@ -62,6 +64,7 @@ class RegionManifest:
     region_values: Mapping[str, RegionValue] | None = None
     status: RegionStatus = RegionStatus.ACTIVE
     published: Mapping[str, int] = field(default_factory=dict)
+    last_transaction: int = 0
     nonce: bytes = field(default=b"", compare=False)
     message: bytes = field(default=b"", compare=False, repr=False)
 
@@ -85,6 +88,7 @@ def encode_manifest(manifest: RegionManifest, value_types: Types) -> bytes:
     message.region_spec_id = manifest.region_spec_id
     message.status = pb.RegionStatus.Name(manifest.status)
     message.nonce = manifest.nonce
+    message.last_transaction = manifest.last_transaction
     del message.published[:]
     for query_id, batch_id in manifest.published.items():
         message.published.add(query_id=query_id, batch_id=batch_id)
@@ -132,6 +136,7 @@ def decode_manifest(path: str, data: bytes, value_types: Types) -> RegionManifes
             published={
                 batch.query_id: whole_number(batch.batch_id, -1) for batch in message.published
             },
+            last_transaction=whole_number(message.last_transaction),
             nonce=message.nonce,
             message=data,
         )

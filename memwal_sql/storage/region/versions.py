@@ -56,6 +56,7 @@ class ManifestChanges(TypedDict, total=False):
     region_values: Mapping[str, RegionValue] | None
     status: RegionStatus
     published: Mapping[str, int]
+    last_transaction: int
 
 
 class ManifestConflictError(ConflictError):

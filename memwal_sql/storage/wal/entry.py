@@ -4,8 +4,10 @@ Schema metadata: `writer_epoch`, and `generation` in entries with rows or `fence
 fences, whose schema is empty (protocol rule 2). Lance before version 14, which LanceDB 0.40 has,
 leaves the generation out: a replay puts such rows into the MemTable that it is filling. Native code
 refuses rows whose schema has other metadata, so what is ours is in the metadata of the batch
-message: the seal with nonce and checksum, the id of a staged batch, and within how many seconds its
-writer flushes it. A fence has no batch and carries its seal in the schema.
+message: the seal with nonce and checksum, the id of a staged batch, the intent of a transaction,
+and within how many seconds its writer flushes it. A fence has no batch and carries its seal in the
+schema; so does the intent of a region that a transaction only reads, which has the shape of a fence
+of the writer's own epoch, as native code takes no entry without rows.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import pyarrow as pa
 from exec_nodes.evolution.project import numbered
 from memwal_sql.errors import CorruptFileError
 from memwal_sql.storage.decoding import decoding, number_of
+from memwal_sql.storage.records.intent import Intent, decode_intent, encode_intent
 from memwal_sql.storage.wal.arrow_stream import read_stream
 from memwal_sql.storage.wal.checksum import SEAL_KEY, blank_seal, check_seal, seal
 
@@ -33,6 +36,7 @@ _FENCE = b"fence_sentinel"
 _BATCH_ID = b"memwal_sql:batch_id"
 _FLUSHED_WITHIN = b"memwal_sql:flushed_within"  # whole seconds
 _SKIPPED = b"memwal_sql:skipped"  # positions, separated by commas
+_INTENT = b"memwal_sql:txn"
 # Otherwise variables of the environment choose older formats.
 _FORMAT = pa.ipc.IpcWriteOptions()
 
@@ -42,7 +46,8 @@ class WalEntry:
     """A decoded entry. `batch` is None for a fence, `generation` also for rows of Lance before
     version 14, `nonce` where native code wrote it. `skipped` are the positions of torn entries that
     a fence declares as never acknowledged (protocol rule 9). `flushed_within`: a writer that lives
-    flushes it within so many seconds; None: it may keep it for ever."""
+    flushes it within so many seconds; None: it may keep it for ever. `intent`: the transaction that
+    decides whether the rows count."""
 
     position: int
     writer_epoch: int
@@ -52,10 +57,11 @@ class WalEntry:
     batch_id: str | None = None
     skipped: tuple[int, ...] = ()
     flushed_within: int | None = None
+    intent: Intent | None = None
 
     @property
     def is_fence(self) -> bool:
-        """Whether the entry only marks a claim."""
+        """Whether the entry only marks a claim, or a region that a transaction reads."""
         return self.batch is None
 
 
@@ -82,10 +88,13 @@ def encode_entry(
     nonce: str | None = None,
     batch_id: str | None = None,
     flushed_within: int | None = None,
+    intent: Intent | None = None,
 ) -> bytes:
     """The bytes of an entry with the rows of `batch`, whose schema is `entry_schema`'s."""
     nonce = nonce or new_nonce()
     ours = {SEAL_KEY: blank_seal(nonce)}
+    if intent is not None:
+        ours[_INTENT] = encode_intent(intent)
     if batch_id is not None:
         ours[_BATCH_ID] = batch_id.encode()
     if flushed_within is not None:
@@ -108,9 +117,14 @@ def encode_entry(
 
 
 def encode_fence(
-    *, writer_epoch: int, nonce: str | None = None, skipped: Sequence[int] = ()
+    *,
+    writer_epoch: int,
+    nonce: str | None = None,
+    skipped: Sequence[int] = (),
+    intent: Intent | None = None,
 ) -> bytes:
-    """The bytes of a fence, at most `LARGEST_FENCE_BYTES`; `skipped` as in `WalEntry`.
+    """The bytes of a fence, at most `LARGEST_FENCE_BYTES`, or of an intent without rows; `skipped`
+    as in `WalEntry`.
 
     Raises CorruptFileError for more skipped positions than fit: one or two follow from crashes,
     16 from a store that tears everything.
@@ -119,11 +133,13 @@ def encode_fence(
     metadata = {_EPOCH: b"%d" % writer_epoch, _FENCE: b"true", SEAL_KEY: blank_seal(nonce)}
     if skipped:
         metadata[_SKIPPED] = b",".join(b"%d" % position for position in skipped)
+    if intent is not None:
+        metadata[_INTENT] = encode_intent(intent)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, pa.schema([], metadata), options=_FORMAT):
         pass
     data = seal(sink.getvalue(), nonce)
-    if len(data) > LARGEST_FENCE_BYTES:
+    if intent is None and len(data) > LARGEST_FENCE_BYTES:
         raise CorruptFileError(f"the WAL entries at {list(skipped)} are all torn")
     return data
 
@@ -150,6 +166,9 @@ def decode_entry(position: int, data: bytes, path: str) -> WalEntry:
         batch_ids = [ours[_BATCH_ID].decode() for _, ours in batches if _BATCH_ID in ours]
         limits = [_number(ours[_FLUSHED_WITHIN]) for _, ours in batches if _FLUSHED_WITHIN in ours]
         rows = [batch for batch, _ in batches]
+        intents = [
+            ours[_INTENT] for ours in (metadata, *(o for _, o in batches)) if _INTENT in ours
+        ]
         return WalEntry(
             position=position,
             writer_epoch=epoch,
@@ -159,6 +178,7 @@ def decode_entry(position: int, data: bytes, path: str) -> WalEntry:
             batch_id=batch_ids[0] if batch_ids else None,
             skipped=skipped,
             flushed_within=limits[0] if limits else None,
+            intent=decode_intent(intents[0]) if intents else None,
         )
 
 

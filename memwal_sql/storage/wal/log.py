@@ -7,7 +7,7 @@ a taken position means for a writer (fenced, a stray fence, corruption) is the w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import compress
 from uuid import UUID
@@ -22,6 +22,8 @@ from memwal_sql.storage import paths
 from memwal_sql.storage.decoding import decoding
 from memwal_sql.storage.objects.create_once import settle_put
 from memwal_sql.storage.objects.protocol import ObjectStore
+from memwal_sql.storage.records.transactions import TransactionRecord
+from memwal_sql.storage.records.verdicts import Verdicts
 from memwal_sql.storage.wal.entry import WalEntry, decode_entry, encode_entry, encode_fence
 
 __all__ = [
@@ -56,15 +58,21 @@ class Wal:
     """The log of one region. Positions start at 1.
 
     With `columns`, an `entry_schema`, entries are read under the names that the base table's
-    columns, and the fields inside them, have now.
+    columns, and the fields inside them, have now. `verdicts` tells which intents count; without it
+    there may be none.
     """
 
     def __init__(
-        self, store: ObjectStore, region_id: UUID, columns: pa.Schema | None = None
+        self,
+        store: ObjectStore,
+        region_id: UUID,
+        columns: pa.Schema | None = None,
+        verdicts: Verdicts | None = None,
     ) -> None:
         self._store = store
         self._region_id = region_id
         self._columns = columns
+        self._verdicts = verdicts
         self._by_id: ByFieldId | None = None
 
     @property
@@ -150,6 +158,37 @@ class Wal:
             while position in taken:
                 position += 1
         return position
+
+    def verdict(self, entry: WalEntry) -> bool | None:
+        """Whether the rows of an entry count; None for an intent that is undecided. Raises as
+        `Verdicts` does."""
+        if entry.intent is None:
+            return True
+        return self._decided.verdict(self._region_id, entry.intent, entry.position)
+
+    def record(self, entry: WalEntry) -> TransactionRecord | None:
+        """The record of the transaction of an intent, if there is one."""
+        return None if entry.intent is None else self._decided.record(entry.intent)
+
+    def learn(self, entries: Iterable[WalEntry]) -> None:
+        """Ask for the verdicts over the intents among some entries side by side."""
+        intents = {entry.intent for entry in entries if entry.intent is not None}
+        if intents:
+            self._decided.learn(intents)
+
+    def settle(self, entry: WalEntry, epoch: int) -> None:
+        """Decide over an intent, as the region's claimant (protocol rule T8)."""
+        if entry.intent is not None:
+            self._decided.settle(entry.intent, f"claim of region {self._region_id}, epoch {epoch}")
+
+    @property
+    def _decided(self) -> Verdicts:
+        if self._verdicts is None:
+            raise UnknownFormatError(
+                f"the log of region {self._region_id} has an entry of a transaction, and its table "
+                "has no record that says so: restore the table's record"
+            )
+        return self._verdicts
 
     def positions(self) -> list[int]:
         """All positions that are taken, ascending: one listing."""

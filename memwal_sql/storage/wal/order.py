@@ -20,8 +20,10 @@ class Order:
         self._wal = wal
 
     def rows_of(self, position: int, entry: WalEntry | TornEntryError) -> WalEntry | None:
-        """The entry if it has rows. Raises CorruptFileError naming the file."""
-        self.fence_is_last = not isinstance(entry, TornEntryError) and entry.is_fence
+        """The entry if it has rows that count. Raises CorruptFileError naming the file."""
+        self.fence_is_last = (
+            not isinstance(entry, TornEntryError) and entry.is_fence and entry.intent is None
+        )
         if isinstance(entry, TornEntryError):
             self.torn[position] = entry
             return None
@@ -38,4 +40,4 @@ class Order:
                 f"{self._wal.path(position)} was written by epoch {entry.writer_epoch} above the "
                 f"fence of epoch {self.epoch}"
             )
-        return entry
+        return entry if self._wal.verdict(entry) else None

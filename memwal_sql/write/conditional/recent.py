@@ -39,7 +39,7 @@ class RecentWrites:
     """The writes after the oldest open cut. Nothing here locks: the region writer does."""
 
     def __init__(self, primary_key: Sequence[str]) -> None:
-        self._primary_key = list(primary_key)
+        self.primary_key = list(primary_key)
         # The set is weak, so that an interrupted statement leaves no cut.
         self._cuts: WeakSet[Cut] = WeakSet()
         self._writes: deque[_Write] = deque()
@@ -56,7 +56,7 @@ class RecentWrites:
         while self._writes and (oldest is None or self._writes[0].ticket <= oldest):
             self._writes.popleft()
         if oldest is not None:
-            self._writes.append(_Write(ticket, batch.select(self._primary_key)))
+            self._writes.append(_Write(ticket, batch.select(self.primary_key)))
 
     def moved(self, cut: Cut) -> bool:
         """Whether anything was written after the cut."""

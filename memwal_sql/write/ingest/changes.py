@@ -25,7 +25,7 @@ _CODES: Mapping[str, int] = {
 
 # Column with the operation -> further columns of such a stream, besides those of the rows.
 _OPERATION_FIELDS: Mapping[str, frozenset[str]] = {
-    "_change": frozenset({"_region", "_position", "_generation"}),
+    "_change": frozenset({"_region", "_position", "_generation", "_transaction"}),
     "_change_type": frozenset({"_commit_version", "_commit_timestamp"}),
 }
 

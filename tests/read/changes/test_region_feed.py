@@ -126,13 +126,46 @@ def test_every_write_is_there_in_order_with_its_place(table: Any) -> None:
         "_region",
         "_position",
         "_generation",
+        "_transaction",
     ]
     (region,) = table.change_offsets()
     assert found.drop_columns("_region").to_pylist() == [
-        {"id": 1, "n": 10, "tags": ["t10"], "_change": "upsert", "_position": 2, "_generation": 1},
-        {"id": 2, "n": 20, "tags": ["t20"], "_change": "upsert", "_position": 2, "_generation": 1},
-        {"id": 1, "n": None, "tags": None, "_change": "delete", "_position": 3, "_generation": 1},
-        {"id": 1, "n": 30, "tags": ["t30"], "_change": "upsert", "_position": 4, "_generation": 2},
+        {
+            "id": 1,
+            "n": 10,
+            "tags": ["t10"],
+            "_change": "upsert",
+            "_position": 2,
+            "_generation": 1,
+            "_transaction": None,
+        },
+        {
+            "id": 2,
+            "n": 20,
+            "tags": ["t20"],
+            "_change": "upsert",
+            "_position": 2,
+            "_generation": 1,
+            "_transaction": None,
+        },
+        {
+            "id": 1,
+            "n": None,
+            "tags": None,
+            "_change": "delete",
+            "_position": 3,
+            "_generation": 1,
+            "_transaction": None,
+        },
+        {
+            "id": 1,
+            "n": 30,
+            "tags": ["t30"],
+            "_change": "upsert",
+            "_position": 4,
+            "_generation": 2,
+            "_transaction": None,
+        },
     ]
     assert found["_region"].unique().to_pylist() == [region]
     assert table.change_offsets() == {region: [4, 2]}

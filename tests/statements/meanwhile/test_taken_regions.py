@@ -68,21 +68,14 @@ def take(
     return make
 
 
-@pytest.mark.parametrize("taken", [1, 2])
+@pytest.mark.parametrize("key", [1, 2])
 @pytest.mark.parametrize("statement", STATEMENTS)
-def test_where_a_part_of_it_is_written_that_is_told(
-    table: mw.Table, ctx: datafusion.SessionContext, take: Take, statement: str, taken: int
+def test_where_one_of_its_regions_is_taken_nothing_of_it_is_written_and_it_runs_again(
+    table: mw.Table, ctx: datafusion.SessionContext, take: Take, statement: str, key: int
 ) -> None:
-    regions = {one.name: str(one.region_id) for one in table.snapshot().regions}
-    before = live(table)
-    take({taken: 10 * taken}, 1)
-    with pytest.raises(mw.PartlyWrittenError) as raised:
-        mw.sql(ctx, statement)
-    table.close()
-    found = live(table)
-    written = [key for key in (1, 2) if found.get(key) != before[key]]
-    assert written == [key for key in (1, 2) if key != taken]
-    assert all(regions[f"id={key}"] in str(raised.value) for key in written)
+    take({key: 10 * key}, 1)
+    assert mw.sql(ctx, statement).to_pylist()[0]["count"] == 2
+    assert live(table) in ({}, {1: 11, 2: 21})
     table.close()
 
 
@@ -166,11 +159,7 @@ def test_what_is_written_in_part_is_not_run_again_where_its_writer_was_closed_to
 def test_what_may_be_written_is_not_to_be_run_again(
     table: mw.Table, ctx: datafusion.SessionContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    taken = min(one.region_id for one in table.snapshot().regions)
-
-    def fails(wal: WalWriter, *_: object) -> int:
-        if wal._region_id == taken:
-            raise mw.FencedError("another writer has the region")
+    def fails(*_: object, **__: object) -> int:
         raise mw.WriterFailedError("it is unknown whether its rows are in the WAL")
 
     monkeypatch.setattr(WalWriter, "append", fails)

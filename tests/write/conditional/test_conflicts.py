@@ -187,9 +187,9 @@ def test_rows_of_all_regions_are_enqueued_though_one_is_taken_over_between_them(
     """An error that does not say so would let a statement be computed again over its own rows."""
     writer = table.writer()
     writer.upsert([{"id": key, "n": key, "m": 0} for key in KEYS])
-    enqueue, enqueued, threads = RegionWriter.enqueue, [], []
+    enqueue, enqueued, threads = RegionWriter.enqueue_intent, [], []
 
-    def then_taken(self: RegionWriter, batch: pa.RecordBatch) -> list[PendingWrite]:
+    def then_taken(self: RegionWriter, batch: pa.RecordBatch) -> PendingWrite:
         writes = enqueue(self, batch)
         enqueued.append(self)
         for other in writer._writers:
@@ -199,7 +199,7 @@ def test_rows_of_all_regions_are_enqueued_though_one_is_taken_over_between_them(
                 threads[-1].join(0.1)
         return writes
 
-    monkeypatch.setattr(RegionWriter, "enqueue", then_taken)
+    monkeypatch.setattr(RegionWriter, "enqueue_intent", then_taken)
     with contextlib.suppress(mw.MemWalError):  # unless all have landed before
         writer.upsert([{"id": key, "n": 100} for key in KEYS], set=ADD)
     assert enqueued == list(dict.fromkeys(enqueued))
@@ -345,13 +345,16 @@ def test_what_is_enqueued_is_written_and_told_though_the_writer_is_closed(
     writer = table.writer()
     enqueue = Statements._enqueue
 
+    closing = threading.Thread(target=writer.close)
+
     def then_closed(self: Statements, *parts: Any) -> Any:
         enqueued = enqueue(self, *parts)
-        writer.close()
+        closing.start()
         return enqueued
 
     monkeypatch.setattr(Statements, "_enqueue", then_closed)
     assert writer.upsert([{"id": key, "n": 100} for key in KEYS], set=ADD).rows == len(KEYS)
+    closing.join()
     assert live(table) == {key: (key + 100, 0) for key in KEYS}
 
 

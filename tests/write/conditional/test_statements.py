@@ -296,7 +296,7 @@ def test_a_feed_of_changes_makes_another_table_the_same(table: mw.Table, tmp_pat
     with table.writer() as writer:
         writer.upsert(ROWS)
         writer.delete([("a", 1)])
-    place = ["_region", "_position", "_generation"]
+    place = ["_region", "_position", "_generation", "_transaction"]
     with other.writer() as writer:
         writer.apply(table.changes().read_all().drop_columns(place), op="_change")
     assert live(other) == live(table) == {("b", 2): ROWS[1]}

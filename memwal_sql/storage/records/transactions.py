@@ -1,0 +1,206 @@
+"""The records of transactions: a transaction is committed if and only if its record says so
+(protocol rule T4).
+
+A record is put once, if absent, in the table that is the transaction's home, and never changed:
+*committed*, with the place of every intent, by who writes the transaction, or *aborted*, by who
+claims a region that has an intent of it and finds no record.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+from memwal_sql.errors import NotFoundError
+from memwal_sql.storage.decoding import decoding, json_object, whole_number
+from memwal_sql.storage.format_versions import TRANSACTIONS, check_record_version, stamp
+from memwal_sql.storage.objects.create_once import settle_put
+from memwal_sql.storage.objects.protocol import ObjectStore
+from memwal_sql.storage.paths import RECORD_FOLDER
+from memwal_sql.storage.records.intent import TRANSACTION_ID, is_relative
+
+MOST_PARTS = 256
+"""The participants that a transaction may have: its record stays small, and so many regions stand
+still while it is written."""
+
+_FOLDER = f"{RECORD_FOLDER}/transactions"
+_SUFFIX = ".json"
+_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_COMMITTED, _ABORTED = "committed", "aborted"
+_SHOWN = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a transaction has written to a region.
+
+    Attributes:
+        table: the place of the region's table, relative to the home's folder.
+        incarnation: that of the table.
+        position: the WAL position of the intent.
+        epoch: the writer epoch that wrote it.
+        upserts: the number of rows written, without deletes.
+        deletes: the number of keys deleted.
+    """
+
+    table: str
+    incarnation: UUID
+    region: UUID
+    position: int
+    epoch: int
+    upserts: int = 0
+    deletes: int = 0
+
+    @property
+    def place(self) -> tuple[UUID, UUID]:
+        """The region among those of all tables."""
+        return self.incarnation, self.region
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionRecord:
+    """The verdict over a transaction; `parts` is empty where that is *aborted*.
+
+    Attributes:
+        time: when the record was made, by the clock of its writer.
+        actor: who the transaction was written for, as the caller says.
+        operation: what it does, as the caller says, or the text of the statement.
+        by: who aborted it.
+    """
+
+    id: str
+    committed: bool
+    time: datetime
+    actor: str | None = None
+    operation: str | None = None
+    parts: tuple[Part, ...] = ()
+    by: str | None = None
+
+    def counts(self, place: tuple[UUID, UUID], position: int) -> bool:
+        """Whether the intent at a position of a region is part of the transaction: not one that an
+        earlier attempt with the same id left."""
+        return any(part.place == place and part.position == position for part in self.parts)
+
+
+def new_transaction_id(now: datetime) -> str:
+    """26 characters, a ULID: ids of later milliseconds sort behind earlier ones."""
+    number = int(now.timestamp() * 1000) << 80 | secrets.randbits(80)
+    return "".join(_ALPHABET[number >> shift & 31] for shift in range(125, -1, -5))
+
+
+def utc_now() -> datetime:
+    """The time, in UTC."""
+    return datetime.now(UTC)
+
+
+class Transactions:
+    """The records of one home table."""
+
+    def __init__(self, store: ObjectStore, clock: Callable[[], datetime] = utc_now) -> None:
+        self._store = store
+        self._clock = clock
+
+    def path(self, transaction_id: str) -> str:
+        """Where the record of a transaction is, relative to the table's root."""
+        return f"{_FOLDER}/{transaction_id}{_SUFFIX}"
+
+    def read(self, transaction_id: str) -> TransactionRecord | None:
+        """A record; None if there is none. Raises CorruptFileError."""
+        try:
+            data = self._store.get(self.path(transaction_id))
+        except NotFoundError:
+            return None
+        return self._decode(transaction_id, data)
+
+    def commit(
+        self,
+        transaction_id: str,
+        parts: Sequence[Part],
+        actor: str | None = None,
+        operation: str | None = None,
+    ) -> TransactionRecord:
+        """Put the record *committed*, unless there is a record; returns the one that is there.
+
+        Raises OutcomeUnknownError when neither could be found out, and StoreUnavailableError when
+        nothing was written.
+        """
+        described = {"actor": actor, "operation": None if operation is None else operation[:_SHOWN]}
+        listed = [
+            {
+                "table": part.table,
+                "incarnation": str(part.incarnation),
+                "region": str(part.region),
+                "position": part.position,
+                "epoch": part.epoch,
+                "upserts": part.upserts,
+                "deletes": part.deletes,
+            }
+            for part in parts
+        ]
+        return self._put(transaction_id, {"verdict": _COMMITTED, **described, "parts": listed})
+
+    def abort(self, transaction_id: str, by: str) -> TransactionRecord:
+        """Put the record *aborted*, unless there is a record; returns the one that is there. Raises
+        as `commit` does."""
+        return self._put(transaction_id, {"verdict": _ABORTED, "by": by})
+
+    def ids(self) -> list[str]:
+        """The ids of all records, ascending: those without a name of the caller by time."""
+        names = (meta.path.rpartition("/")[2] for meta in self._store.list(_FOLDER))
+        found = (name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
+        return sorted(name for name in found if TRANSACTION_ID.fullmatch(name))
+
+    def delete(self, ids: Iterable[str]) -> None:
+        """Remove records that nobody needs any more."""
+        self._store.delete([self.path(transaction_id) for transaction_id in ids])
+
+    def _put(self, transaction_id: str, content: Mapping[str, Any]) -> TransactionRecord:
+        time = self._clock().isoformat(timespec="milliseconds")
+        whole = {**stamp(TRANSACTIONS), "nonce": uuid4().hex, "time": time, **content}
+        data = json.dumps(whole, indent=1).encode()
+        existing = settle_put(self._store, self.path(transaction_id), data)
+        return self._decode(transaction_id, data if existing is None else existing)
+
+    def _decode(self, transaction_id: str, data: bytes) -> TransactionRecord:
+        path = self.path(transaction_id)
+        with decoding(path, "the record of a transaction"):
+            content = json_object(data)
+            check_record_version(path, content)
+            verdict = content["verdict"]
+            if verdict not in (_COMMITTED, _ABORTED):
+                raise ValueError(f"{verdict!r} is not a verdict")
+            parts = content["parts"] if verdict == _COMMITTED else []
+            return TransactionRecord(
+                transaction_id,
+                verdict == _COMMITTED,
+                datetime.fromisoformat(content["time"]),
+                _text(content.get("actor")),
+                _text(content.get("operation")),
+                tuple(map(_part, parts)),
+                _text(content.get("by")),
+            )
+
+
+def _part(content: Mapping[str, Any]) -> Part:
+    if not is_relative(content["table"]):
+        raise ValueError(f"{content['table']!r} is not the place of a table")
+    return Part(
+        content["table"],
+        UUID(content["incarnation"]),
+        UUID(content["region"]),
+        whole_number(content["position"], 1),
+        whole_number(content["epoch"]),
+        whole_number(content["upserts"]),
+        whole_number(content["deletes"]),
+    )
+
+
+def _text(value: object) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{value!r} is not a text")
+    return value

@@ -1,0 +1,259 @@
+"""Writes rows of several regions, of one table or more, so that all of them count or none
+(protocol rules T1 to T7 and T13).
+
+The rows have their places in the order of writing of every region before anything is put. Then an
+*intent* is put into each log, an ordinary entry that names the transaction, and when all have
+landed the *record*, which commits the transaction. Only then do rows enter MemTables. Nobody
+appends to a region behind an intent before that, so whoever reads or claims the region finds the
+verdict by the record alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from exec_nodes.base.columns import TOMBSTONE
+from exec_nodes.base.threads import outcomes
+from memwal_sql.errors import (
+    FencedError,
+    MemWalError,
+    OutcomeUnknownError,
+    ReopenError,
+    RetryError,
+    TransactionUnknownError,
+    UnsupportedError,
+    WriterFailedError,
+)
+from memwal_sql.state.context import TableContext
+from memwal_sql.storage.deadlines import unbounded
+from memwal_sql.storage.objects.concurrent import seconds
+from memwal_sql.storage.records.intent import Intent, relative_place
+from memwal_sql.storage.records.transactions import (
+    MOST_PARTS,
+    Part,
+    TransactionRecord,
+    Transactions,
+    new_transaction_id,
+    utc_now,
+)
+from memwal_sql.write.commit_queue import PendingWrite
+from memwal_sql.write.region_writer import RegionWriter
+
+_PARALLEL_REGIONS = 16
+# A record *aborted* stays for 7 days; a coordinator that slept so much longer than any request
+# takes might otherwise commit after it is gone.
+_LONGEST_SECONDS = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Participant:
+    """A region of a transaction: its writer, which has claimed it, and its rows, which may be none
+    where the transaction only read it."""
+
+    context: TableContext
+    writer: RegionWriter
+    rows: pa.RecordBatch
+
+    @property
+    def order(self) -> tuple[str, str, str]:
+        """Its place among the participants; the table of the first one has the record."""
+        return (*self.context.identity, str(self.writer.region_id))
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a transaction's record says besides its verdict; see `TransactionRecord`."""
+
+    id: str | None = None
+    actor: str | None = None
+    operation: str | None = None
+
+
+def takes_none(uri: str) -> UnsupportedError:
+    """The error for a table that older packages read and write."""
+    return UnsupportedError(
+        f"{uri} takes no transactions, as memwal_sql 0.1 and 0.2 may read and write it: once no "
+        "such program uses it, run `memwal upgrade`"
+    )
+
+
+class AtomicWrite:
+    """One transaction, from the places of its rows to its verdict. Used by one thread.
+
+    If nobody lands it, as an interrupt came, its places are free again once it is forgotten.
+    """
+
+    def __init__(
+        self,
+        participants: Sequence[Participant],
+        description: Description,
+        home: TableContext | None = None,
+        clock: Callable[[], float] = seconds,
+    ) -> None:
+        """Give all rows their places; the caller holds the `order` of every writer, and has checked
+        what must be so. Raises UnsupportedError for more than `MOST_PARTS` participants, and for
+        tables whose places do not lie near each other; nothing is enqueued then. `home` is the
+        table that has the record, the first participant's by default."""
+        self.id = description.id or new_transaction_id(utc_now())
+        self._description = description
+        self._clock = clock
+        self._participants = sorted(participants, key=lambda participant: participant.order)
+        self._home = home or self._participants[0].context
+        self._places = self._places_of()
+        self._record: TransactionRecord | None = None
+        self._writes: list[tuple[Participant, PendingWrite]] = []
+        try:
+            for participant in self._participants:
+                write = participant.writer.enqueue_intent(participant.rows)
+                self._writes.append((participant, write))
+        except BaseException:
+            self._give_up()
+            raise
+
+    def __del__(self) -> None:
+        if getattr(self, "_record", None) is None:
+            self._give_up()
+
+    @property
+    def regions(self) -> list[UUID]:
+        """The regions that it writes."""
+        return [p.writer.region_id for p in self._participants if p.rows.num_rows]
+
+    def land(self) -> TransactionRecord:
+        """Commit the transaction; its record, or that of another attempt with its id that came
+        first: then nothing of this one was written.
+
+        Raises what stopped a writer, and FencedError where a claimant was first: nothing was
+        written. Raises TransactionUnknownError if nobody can say whether the record was written.
+        """
+        if self._record is not None:
+            return self._record
+        began = self._clock()
+        try:
+            parts = self._put_intents()
+            if self._clock() - began > _LONGEST_SECONDS:
+                raise WriterFailedError(f"transaction {self.id} took too long and was given up")
+        except MemWalError:
+            self._abort()
+            raise
+        except BaseException as error:
+            self._stop_all(self._interrupted(error))
+            raise
+        try:
+            with unbounded():
+                record = self._records.commit(
+                    self.id, parts, self._description.actor, self._description.operation
+                )
+        except OutcomeUnknownError as error:
+            text = f"it is unknown whether transaction {self.id} was committed"
+            self._stop_all(WriterFailedError(f"{text}; open a new writer, which settles it"))
+            raise TransactionUnknownError(
+                f"{text}: memwal_sql.outcome() tells, and so does running it again with the same "
+                f"id: {error}",
+                self.id,
+            ) from error
+        except MemWalError:
+            self._abort()
+            raise
+        except BaseException as error:
+            self._stop_all(self._interrupted(error))
+            raise
+        if not (record.committed and self._is_of_these(record, parts)):
+            self._give_up()
+            if record.committed:
+                return record
+            raise FencedError(
+                f"transaction {self.id} was aborted by {record.by}: nothing of it was written, run "
+                "it again"
+            )
+        self._record = record
+        for participant, write in self._writes:
+            participant.writer.end_intent(write, record.parts)
+        return record
+
+    @property
+    def _records(self) -> Transactions:
+        return Transactions(self._home.store)
+
+    def _places_of(self) -> list[tuple[str, str]]:
+        """Of each participant, where its table is from home, and where home is from there."""
+        if len(self._participants) > MOST_PARTS:
+            raise UnsupportedError(
+                f"a transaction over {len(self._participants)} regions: {MOST_PARTS} are the most"
+            )
+        places = []
+        for participant in self._participants:
+            uri, home = participant.context.uri, self._home.uri
+            there, back = relative_place(home, uri), relative_place(uri, home)
+            if there is None or back is None:
+                raise UnsupportedError(
+                    f"{home} and {uri} can't be written in one transaction: their folders must be "
+                    "in the same store, at most two levels apart"
+                )
+            places.append((there, back))
+        return places
+
+    def _put_intents(self) -> list[Part]:
+        """Wait until each intent is the next entry of its log, and put them all."""
+        for participant, write in self._writes:
+            participant.writer.begin_intent(write)
+
+        def put(place: int) -> Part:
+            participant, write = self._writes[place]
+            there, back = self._places[place]
+            intent = Intent(self.id, back, self._home.incarnation)
+            writer = participant.writer
+            with unbounded():
+                position = writer.put_intent(write, intent)
+            deleted = pc.sum(participant.rows.column(TOMBSTONE)).as_py() or 0
+            return Part(
+                there,
+                participant.context.incarnation,
+                writer.region_id,
+                position,
+                writer.epoch,
+                participant.rows.num_rows - deleted,
+                deleted,
+            )
+
+        results = outcomes(put, range(len(self._writes)), _PARALLEL_REGIONS, all_end=True)
+        errors = []
+        for (participant, _), result in zip(self._writes, results, strict=True):
+            if isinstance(result.error, MemWalError):
+                participant.writer.stop(result.error)
+            if result.error is not None:
+                errors.append(result.error)
+        if errors:
+            raise next((e for e in errors if not isinstance(e, MemWalError)), errors[0])
+        return [result.get() for result in results]
+
+    def _is_of_these(self, record: TransactionRecord, parts: Sequence[Part]) -> bool:
+        return all(record.counts(part.place, part.position) for part in parts)
+
+    def _abort(self) -> None:
+        """Give up, and say so, which saves readers from asking again."""
+        if any(write.position for _, write in self._writes):
+            with suppress(ReopenError, RetryError):
+                self._records.abort(self.id, "its writer")
+        self._give_up()
+
+    def _give_up(self) -> None:
+        for participant, write in self._writes:
+            participant.writer.end_intent(write)
+
+    def _stop_all(self, error: MemWalError) -> None:
+        for participant, _ in self._writes:
+            participant.writer.stop(error)
+        self._give_up()
+
+    def _interrupted(self, error: BaseException) -> WriterFailedError:
+        return WriterFailedError(
+            f"transaction {self.id} was interrupted, and it is unknown whether it was committed: "
+            f"memwal_sql.outcome() tells; open a new writer: {error!r}"
+        )
