@@ -105,7 +105,7 @@ def test_jobs_without_work_write_nothing(table: mw.Table, seen: Requests) -> Non
     assert writes(requests) == []
     # Lance lists the versions of the base table as well.
     listed = [one for one in requests if one.startswith("LIST") and "/_versions/" not in one]
-    assert len(listed) == len(set(listed)) <= 9, requests
+    assert len(listed) == len(set(listed)) <= 10, requests
     assert rows_of(table) == expected()
 
 

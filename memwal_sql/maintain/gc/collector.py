@@ -44,6 +44,7 @@ from memwal_sql.maintain.gc.rules import (
     established_manifest,
     region_garbage,
 )
+from memwal_sql.maintain.gc.transactions import RecordCollection
 from memwal_sql.maintain.lease import MAINTENANCE, PUBLISHING, delete_old_records
 from memwal_sql.maintain.progress import Progress, Report, report_nothing
 from memwal_sql.maintain.retention import Holds, retained_by_versions
@@ -232,14 +233,20 @@ class _Collector:
         decided = [
             region_files for region_files in self._each(decide, files) if region_files is not None
         ]
+        manifests = {manifest.region_id: manifest for manifest, _ in decided}
         garbage = [item for _, garbage in decided for item in garbage]
+        garbage += self._old_records(RecordCollection(self._context, survey, manifests))
         garbage += orphans(survey, retained, self._now, self._grace)
         garbage += checkpoint_garbage(checkpoints, self._now - self._grace)
         return GarbagePlan(
             tuple(garbage),
-            {manifest.region_id: manifest for manifest, _ in decided},
+            manifests,
             tuple(checkpoints),
         )
+
+    def _old_records(self, records: RecordCollection) -> list[Garbage]:
+        decided = self._each(records.decide, records.old(self._now, self._grace))
+        return [garbage for garbage in decided if garbage is not None]
 
     def carry_out(self, plan: GarbagePlan) -> GarbagePlan:
         """Delete the garbage, without files that a checkpoint has come to hold meanwhile; returns

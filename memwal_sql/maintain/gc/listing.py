@@ -11,6 +11,7 @@ from memwal_sql.storage import paths
 from memwal_sql.storage.objects.concurrent import ask_remote
 from memwal_sql.storage.objects.probe import PROBE_FOLDER
 from memwal_sql.storage.objects.protocol import ObjectMeta, ObjectStore
+from memwal_sql.storage.records.transactions import TRANSACTIONS_FOLDER
 
 # Lance writes a local file under its name and a number, and renames it.
 _LANCE_TEMPORARY = re.compile(r"#[0-9]+$")
@@ -42,13 +43,14 @@ class RegionFiles:
 
 @dataclass
 class Survey:
-    """The files of all regions, those of indexes, staged rows, and temporary files that dead
-    processes may have left."""
+    """The files of all regions, those of indexes, staged rows, records of transactions, and
+    temporary files that dead processes may have left."""
 
     regions: dict[UUID, RegionFiles] = field(default_factory=dict)
     temporary: list[ObjectMeta] = field(default_factory=list)
     indexes: list[ObjectMeta] = field(default_factory=list)
     staged: list[ObjectMeta] = field(default_factory=list)
+    transactions: list[ObjectMeta] = field(default_factory=list)
 
 
 def survey_regions(store: ObjectStore) -> Survey:
@@ -72,6 +74,7 @@ def survey_files(store: ObjectStore) -> Survey:
             lambda: _add_regions(survey, store),
             lambda: survey.indexes.extend(store.list("_indices")),
             lambda: survey.staged.extend(store.list(paths.STAGING_FOLDER)),
+            lambda: survey.transactions.extend(store.list(TRANSACTIONS_FOLDER)),
             add_others,
         ),
     )

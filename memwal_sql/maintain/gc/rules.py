@@ -34,6 +34,7 @@ class Kind(StrEnum):
     MANIFEST = "manifest"
     REGION_SNAPSHOT = "region snapshot"
     STAGED = "staged rows"
+    TRANSACTION = "transaction"
     TEMPORARY = "temporary file"
 
 

@@ -20,7 +20,7 @@ from memwal_sql.errors import NotFoundError
 from memwal_sql.storage.decoding import decoding, json_object, whole_number
 from memwal_sql.storage.format_versions import TRANSACTIONS, check_record_version, stamp
 from memwal_sql.storage.objects.create_once import settle_put
-from memwal_sql.storage.objects.protocol import ObjectStore
+from memwal_sql.storage.objects.protocol import ObjectMeta, ObjectStore
 from memwal_sql.storage.paths import RECORD_FOLDER
 from memwal_sql.storage.records.intent import TRANSACTION_ID, is_relative
 
@@ -28,7 +28,8 @@ MOST_PARTS = 256
 """The participants that a transaction may have: its record stays small, and so many regions stand
 still while it is written."""
 
-_FOLDER = f"{RECORD_FOLDER}/transactions"
+TRANSACTIONS_FOLDER = f"{RECORD_FOLDER}/transactions"
+
 _SUFFIX = ".json"
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _COMMITTED, _ABORTED = "committed", "aborted"
@@ -93,6 +94,19 @@ def new_transaction_id(now: datetime) -> str:
     return "".join(_ALPHABET[number >> shift & 31] for shift in range(125, -1, -5))
 
 
+def listed_records(listed: Iterable[ObjectMeta]) -> dict[str, ObjectMeta]:
+    """The records among the objects of `TRANSACTIONS_FOLDER`, by the id of their transaction."""
+    names = ((meta.path.rpartition("/")[2], meta) for meta in listed)
+    records = {name.removesuffix(_SUFFIX): meta for name, meta in names if name.endswith(_SUFFIX)}
+    return {name: meta for name, meta in records.items() if TRANSACTION_ID.fullmatch(name)}
+
+
+def next_attempt(transaction_id: str) -> str:
+    """The id of the attempt after one that was aborted."""
+    first, _, number = transaction_id.partition("~")
+    return f"{first}~{int(number or 1) + 1}"
+
+
 def utc_now() -> datetime:
     """The time, in UTC."""
     return datetime.now(UTC)
@@ -107,7 +121,7 @@ class Transactions:
 
     def path(self, transaction_id: str) -> str:
         """Where the record of a transaction is, relative to the table's root."""
-        return f"{_FOLDER}/{transaction_id}{_SUFFIX}"
+        return f"{TRANSACTIONS_FOLDER}/{transaction_id}{_SUFFIX}"
 
     def read(self, transaction_id: str) -> TransactionRecord | None:
         """A record; None if there is none. Raises CorruptFileError."""
@@ -151,9 +165,7 @@ class Transactions:
 
     def ids(self) -> list[str]:
         """The ids of all records, ascending: those without a name of the caller by time."""
-        names = (meta.path.rpartition("/")[2] for meta in self._store.list(_FOLDER))
-        found = (name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
-        return sorted(name for name in found if TRANSACTION_ID.fullmatch(name))
+        return sorted(listed_records(self._store.list(TRANSACTIONS_FOLDER)))
 
     def delete(self, ids: Iterable[str]) -> None:
         """Remove records that nobody needs any more."""
