@@ -197,6 +197,9 @@ class RegionPublisher:
 
     def _flush_tail(self, region_claim: RegionClaim, tail: Sequence[ReplayedMemTable]) -> None:
         for replayed in tuple(tail):
+            if not replayed.memtable.rows:  # only intents without rows
+                self._tail.remove(replayed)
+                continue
             written = self._write(
                 self.region_id, replayed.memtable.generation, replayed.memtable.newest_rows()
             )

@@ -20,7 +20,7 @@ from memwal_sql.storage.objects.concurrent import map_remote
 from memwal_sql.storage.objects.probe import PROBE_FOLDER
 from memwal_sql.storage.objects.protocol import ObjectMeta, ObjectStore
 from memwal_sql.storage.region.manifest import RegionManifest, RegionStatus
-from memwal_sql.storage.wal.log import Wal, WalEntry
+from memwal_sql.storage.wal.log import WalEntry
 
 _log = life_log(__name__)
 
@@ -51,19 +51,20 @@ class UnflushedLog:
         return self.region_id, self.epoch, self.replay_after
 
 
-def newest_rows(store: ObjectStore, manifest: RegionManifest) -> WalEntry | None:
-    """The newest entry with rows that are not flushed; None where there is none.
+def newest_rows(context: TableContext, manifest: RegionManifest) -> WalEntry | None:
+    """The newest entry with rows that are not flushed; None where there is none. Rows of a
+    transaction that is undecided count: who claims the region decides.
 
-    Raises CorruptFileError for one that is damaged.
+    Raises CorruptFileError for one that is damaged, or the record of its transaction.
     """
-    wal = Wal(store, manifest.region_id)
+    wal = context.wal(manifest.region_id)
     flushed = manifest.replay_after_wal_entry_position
     for position in reversed([position for position in wal.positions() if position > flushed]):
         try:
             entry = wal.read(position)
         except TornEntryError:  # it may be under way
             continue
-        if entry is not None and not entry.is_fence:
+        if entry is not None and not entry.is_fence and wal.verdict(entry) is not False:
             return entry
     return None
 
@@ -100,7 +101,7 @@ def unflushed_logs(
 
 def _flushed_within(context: TableContext, manifest: RegionManifest) -> int | None:
     try:
-        entry = newest_rows(context.store, manifest)
+        entry = newest_rows(context, manifest)
     except MemWalError as error:  # other regions are flushed all the same
         region, kind = manifest.region_id, type(error).__name__
         _log.warning("%s: the log of region %s is not flushed: %s", context.uri, region, kind)

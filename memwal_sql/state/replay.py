@@ -132,7 +132,10 @@ class Replay:
             if entry.intent is None:
                 self.fence = position
             elif self._wal.verdict(entry):
-                self._mark(entry, self._memtable_of(position, None))
+                into = self._memtable_of(position, None)
+                self._mark(entry, into)
+                into.last_position = position
+                into.entries += 1
 
     def _add_rows(self, entry: WalEntry, into: ReplayedMemTable) -> None:
         memtable, path = into.memtable, self._wal.path(entry.position)

@@ -33,8 +33,10 @@ class FlushedTable(SharedTable):
         def flush() -> int:
             self._flush_open_writers()
             others = [manifest for manifest in self._manifests() if not self._is_own(manifest)]
-            store = self._context.store
-            rows = map_remote(store.remote, lambda manifest: newest_rows(store, manifest), others)
+            context = self._context
+            rows = map_remote(
+                context.store.remote, lambda manifest: newest_rows(context, manifest), others
+            )
             unflushed = [
                 manifest for manifest, entry in zip(others, rows, strict=True) if entry is not None
             ]

@@ -60,8 +60,8 @@ class RegionFlusher:
     must not be written any more: it is called for each generation, on a remote store beside the
     writing. The commit finds what it misses, as a program that shuts writers out claims every
     region after that. `merged` gives the last generation of the region in the base table. `submit`
-    runs a call soon, on another thread: `committed` and `failed` are called there, without any lock
-    held.
+    runs a call soon, on another thread: `committed`, `passed` and `failed` are called there,
+    without any lock held.
     """
 
     def __init__(
@@ -74,6 +74,7 @@ class RegionFlusher:
         attempts: int,
         committed: Callable[[MemTable], None],
         failed: Callable[[MemWalError], None],
+        passed: Callable[[int], None] = lambda _: None,
         check: Callable[[], None] = lambda: None,
         merged: Callable[[], int] = lambda: 0,
         sleep: Callable[[float], None] = time.sleep,
@@ -86,6 +87,7 @@ class RegionFlusher:
         self._attempts = attempts
         self._committed = committed
         self._failed = failed
+        self._passed = passed
         self._check = check
         self._merged = merged
         self._sleep = sleep
@@ -116,6 +118,27 @@ class RegionFlusher:
         if not queued and memtable.generation > self._committed_through:
             self._queue.append(flush)
         self._make_soon(self._run)
+
+    def pass_over(self, position: int) -> None:
+        """Let replays begin behind a committed intent soon: nothing up to there is unflushed.
+
+        Otherwise the log of a region that transactions only read would grow for ever, as a flush
+        takes rows. Where it fails, the log is passed over later.
+        """
+
+        def run() -> None:
+            with deferred_logs(by_thread=True):
+                try:
+                    with self._commit_lock:
+                        self._manifest = commit_passed(
+                            self._manifests, self._manifest, self._claim, position
+                        )
+                except MemWalError as error:
+                    _log.info("the log of region %s stays: %s", self._claim.region_id, error)
+                else:
+                    self._passed(position)
+
+        self._make_soon(run)
 
     def _run(self) -> None:
         """Do the next flush, if there is one."""
@@ -214,6 +237,30 @@ class RegionFlusher:
             self._failed(error)
 
 
+def commit_passed(
+    manifests: RegionManifests, manifest: RegionManifest, claim: RegionClaim, position: int
+) -> RegionManifest:
+    """Let replays begin behind the committed intent at a position: every entry up to there is
+    flushed, or has no rows that count. `manifest` and errors as in `commit_flush`."""
+
+    def advance(latest: RegionManifest) -> ManifestChanges:
+        _check_epoch(latest, claim)
+        if latest.replay_after_wal_entry_position >= position:
+            return {}
+        return {
+            "replay_after_wal_entry_position": position,
+            "wal_entry_position_last_seen": max(position, latest.wal_entry_position_last_seen),
+            "last_transaction": position,
+        }
+
+    return manifests.change(manifest, advance)
+
+
+def _check_epoch(latest: RegionManifest, claim: RegionClaim) -> None:
+    if latest.writer_epoch != claim.epoch:
+        raise fenced(claim.region_id, claim.epoch, latest.writer_epoch)
+
+
 def commit_flush(
     manifests: RegionManifests,
     manifest: RegionManifest,
@@ -247,8 +294,7 @@ def commit_flush(
         check()
         if any(generation.path == first.path for generation in latest.flushed_generations):
             return {}  # an earlier call has landed after all
-        if latest.writer_epoch != claim.epoch:
-            raise fenced(claim.region_id, claim.epoch, latest.writer_epoch)
+        _check_epoch(latest, claim)
         if latest.current_generation != first.generation:
             raise RepairError(
                 f"region {claim.region_id} is at generation {latest.current_generation}, "

@@ -57,7 +57,8 @@ class OpenGenerations:
     the position of the last entry of those that were flushed, 0 without any.
 
     `submit` gets every sealed MemTable once, in order, with the position of its last entry, the
-    staged batches that it holds, and the position of its last committed intent.
+    staged batches that it holds, and the position of its last committed intent. `pass_over` gets
+    the position of a committed intent up to which nothing is unflushed.
     """
 
     def __init__(
@@ -67,12 +68,14 @@ class OpenGenerations:
         current_generation: int,
         make_memtable: MakeMemTable,
         submit: Callable[[MemTable, int, Mapping[str, int], int], None],
+        pass_over: Callable[[int], None],
         options: WriterOptions,
         budget: MemoryBudget,
         clock: Callable[[], float],
     ) -> None:
         self._make_memtable = make_memtable
         self._submit = submit
+        self._pass_over = pass_over
         self._options = options
         self._budget = budget
         self._clock = clock
@@ -192,6 +195,20 @@ class OpenGenerations:
         generation.marks.append(Mark(position, memtable.generation, memtable.rows, parts))
         self.last_transaction = position
 
+    def read_at(self, position: int, parts: tuple[Part, ...]) -> None:
+        """A committed intent without rows is in the WAL at `position`."""
+        active = self.active
+        self.mark(active, position, parts)
+        active.last_position = position
+        active.entries += 1
+        self.seal_if_full()
+
+    def passed(self, position: int) -> None:
+        """Replays begin behind a position from now on."""
+        self.flushed = max(self.flushed, position)
+        for generation in self._open:
+            generation.marks = [mark for mark in generation.marks if mark.position > position]
+
     def end_intent(
         self,
         generation: OpenGeneration,
@@ -224,13 +241,17 @@ class OpenGenerations:
         self._submit_sealed()  # including those of an interrupted call
 
     def seal_if_full(self) -> None:
-        """Seal the active generation when it has reached a limit."""
+        """Seal the active generation when it has reached a limit. One that has intents without rows
+        alone is not flushed: replays begin behind them instead."""
         active, memtable = self.active, self.active.memtable
         if (
             memtable.rows >= self._options.memtable_rows
             or active.entries >= self._options.memtable_entries
             or memtable.bytes >= self._options.memtable_bytes
         ):
+            if not memtable.rows and not active.unlanded and active.marks and len(self._open) == 1:
+                active.entries = 0
+                self._pass_over(active.last_position)
             self.seal()
 
     def remove(self, memtable: MemTable) -> None:

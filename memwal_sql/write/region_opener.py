@@ -145,6 +145,7 @@ class RegionOpener:
                 submit=self.submit,
                 attempts=self.options.flush_attempts,
                 committed=writer.flushed,
+                passed=writer.passed,
                 failed=partial(self._failed, writer),
                 check=self.check,
                 merged=partial(self.merged, region),

@@ -96,11 +96,13 @@ class RegionWriter:
         self._flush_failure: MemWalError | None = None
         self._lost_rows = 0
         self._reported = False
+        flusher = make_flusher(self)
         self._generations = OpenGenerations(
             replayed=replayed,
             current_generation=claim.manifest.current_generation,
             make_memtable=make_memtable,
-            submit=make_flusher(self).submit,
+            submit=flusher.submit,
+            pass_over=flusher.pass_over,
             options=options,
             budget=budget,
             clock=clock,
@@ -258,7 +260,7 @@ class RegionWriter:
                     write.generation, committed, write.size, write.position, parts
                 )
             elif parts:
-                self._generations.mark(self._generations.active, write.position, parts)
+                self._generations.read_at(write.position, parts)
             self._intent = None
             self._landed, self._end = write.ticket, max(self._end, write.position)
             self._end_commit()
@@ -407,6 +409,11 @@ class RegionWriter:
         with self._lock:
             self._generations.remove(memtable)
             self._changed.tell()
+
+    def passed(self, position: int) -> None:
+        """Replays begin behind a position from now on."""
+        with self._lock:
+            self._generations.passed(position)
 
     def flush_failed(self, error: MemWalError) -> None:
         """A generation can't be flushed, the claim is lost, or the table is another one now."""
