@@ -13,6 +13,8 @@ from memwal_sql.read.registry import RegionRegistry
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.memwal_index import INDEX_NAME
+from memwal_sql.storage.wal.log import Wal, WalEntry
+from memwal_sql.storage.wal.undecided import is_undecided
 
 REGIONS = pa.schema(
     [
@@ -52,6 +54,8 @@ WAL = pa.schema(
         pa.field("generation", pa.int64()),
         pa.field("num_rows", pa.int64(), nullable=False),
         pa.field("flushed", pa.bool_(), nullable=False),
+        pa.field("transaction", pa.string()),
+        pa.field("verdict", pa.string()),
     ]
 )
 INDEXES = pa.schema(
@@ -135,14 +139,34 @@ def wal(context: TableContext, base: BaseTable, registry: RegionRegistry) -> pa.
                 {
                     **_names(region),
                     "position": position,
-                    "kind": "fence" if entry.batch is None else "rows",
+                    "kind": _kind(entry),
                     "writer_epoch": entry.writer_epoch,
                     "generation": entry.generation,
                     "num_rows": entry.batch.num_rows if entry.batch is not None else 0,
                     "flushed": position <= flushed,
+                    "transaction": None if entry.intent is None else entry.intent.id,
+                    "verdict": _verdict(log, entry, flushed),
                 }
             )
     return _table(rows, WAL)
+
+
+def _kind(entry: WalEntry) -> str:
+    """`read` is an intent without rows: its transaction has only read the region."""
+    if entry.batch is not None:
+        return "rows"
+    return "fence" if entry.intent is None else "read"
+
+
+def _verdict(log: Wal, entry: WalEntry, flushed: int) -> str | None:
+    """Whether the transaction of an entry is committed. The record of one that is stays as long as
+    the entry does; without one, what is flushed or has others behind it was given up."""
+    if entry.intent is None:
+        return None
+    if log.verdict(entry):
+        return "committed"
+    is_open = entry.position > flushed and is_undecided(log, entry)
+    return "undecided" if is_open else "aborted"
 
 
 def indexes(base: BaseTable) -> pa.Table:

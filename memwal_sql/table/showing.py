@@ -25,7 +25,10 @@ class ShownTable(TableHandle):
         return inspect.generations(self._tracker.latest(), self._collector.registry)
 
     def wal(self) -> pa.Table:
-        """One row per stored WAL entry, by region and position."""
+        """One row per stored WAL entry, by region and position. `kind` is `rows`, `fence` (of a
+        claim) or `read` (a transaction has read the region). `transaction` is the id of the one
+        that wrote the entry, and `verdict` is `committed`, `aborted` or `undecided`; null for
+        others."""
         self._check_present("show the present")
         return inspect.wal(self._context, self._tracker.latest(), self._collector.registry)
 

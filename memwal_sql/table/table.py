@@ -56,10 +56,11 @@ class Table(ScannedTable, SearchedTable, AlteredTable, ShownTable, RestoredTable
     ) -> pa.RecordBatchReader:
         """The rows written after a place, region by region in the order of writing, with the
         table's columns and `_change` (`upsert` or `delete`), `_region` (id), `_position` (in the
-        region's WAL) and `_generation`. Deletes have their key only. The stream has durable rows
-        only, and ends with those that existed when it came to the region. Changes in the base table
-        itself are not included: rows from before `enable`, Lance's own writes, a replacement of all
-        rows.
+        region's WAL), `_generation` and `_transaction` (its id; null for rows of none). Deletes
+        have their key only. The stream has durable rows only, and ends with those that existed when
+        it came to the region, or before a transaction that is not decided yet. Changes in the base
+        table itself are not included: rows from before `enable`, Lance's own writes, a replacement
+        of all rows.
 
         Args:
             region: its id or name; all regions by default.

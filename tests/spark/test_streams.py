@@ -133,11 +133,12 @@ def test_changes_stream_with_places_that_survive_a_restart(
         follow()
         writer.flush()
         for number in range(3):
-            writer.upsert({"id": [number], "val": ["b"]})
+            writer.upsert({"id": [number], "val": ["b"]}, atomic=True)
         batches = follow(maxRowsPerBatch=1)
         assert batches >= 3
     for row in spark.read.parquet(str(folder)).collect():
         seen[(row["id"], row["val"], row["_change"])] += 1
+        assert (row["_transaction"] is not None) == (row["val"] == "b")
     expected = Counter((i, "a", "upsert") for i in range(10)) + Counter([(3, None, "delete")])
     assert seen == expected + Counter((i, "b", "upsert") for i in range(3))
     offset = json.loads((checkpoint / "offsets" / "0").read_text().splitlines()[-1])

@@ -16,6 +16,7 @@ from memwal_sql.maintain.checks.generations import check_generations
 from memwal_sql.maintain.checks.keys import check_base_keys, check_region_keys
 from memwal_sql.maintain.checks.manifests import check_manifests
 from memwal_sql.maintain.checks.state import CheckState
+from memwal_sql.maintain.checks.transactions import check_transactions
 from memwal_sql.maintain.checks.wal import check_wal
 from memwal_sql.maintain.gc.collector import collect_garbage
 from memwal_sql.maintain.progress import Progress, Report
@@ -45,6 +46,7 @@ def _collectable(state: CheckState) -> Iterator[Finding]:
 CHECKS: Mapping[str, Callable[[CheckState], Iterator[Finding | Probe]]] = {
     "manifests": check_manifests,
     "wal": check_wal,
+    "transactions": check_transactions,
     "generations": check_generations,
     "base indexes": check_base_indexes,
     "base keys": check_base_keys,

@@ -26,6 +26,7 @@ from memwal_sql.state.context import TableContext
 from memwal_sql.storage import paths
 from memwal_sql.storage.base.versions import BaseVersion, read_base_version, version_numbers
 from memwal_sql.storage.objects.memory import lance_uri
+from memwal_sql.storage.records.intent import Intent
 from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
 from memwal_sql.storage.region.versions import RegionManifests
 from planner.regions.spec import RegionSpec
@@ -80,11 +81,25 @@ class CheckedRegion:
         return first
 
 
+@dataclass(frozen=True, slots=True)
+class EntryHead:
+    """A WAL entry without its rows. `is_claim`: whether it is the fence of a claim; `is_native`:
+    whether native code wrote it."""
+
+    position: int
+    epoch: int
+    rows: int
+    intent: Intent | None
+    is_claim: bool
+    is_native: bool
+
+
 class CheckState:
     """The state of a table during one pass of the checks, at one base version.
 
     `damaged` has the unreadable WAL entries, by region and position, each with the position of the
-    fence that lists it as skipped; the check of the logs fills it.
+    fence that lists it as skipped; `heads` the readable entries of a region from its first intent
+    on. The check of the logs fills both.
     """
 
     def __init__(self, context: TableContext, base: BaseTable) -> None:
@@ -92,6 +107,7 @@ class CheckState:
         self.store = context.store
         self.base = base
         self.damaged = defaultdict[UUID, dict[int, tuple[MemWalError, int | None]]](dict)
+        self.heads = defaultdict[UUID, list[EntryHead]](list)
         self._keys: dict[str, SourceKeys] = {}
 
     @lazy_property

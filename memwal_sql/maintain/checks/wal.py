@@ -24,12 +24,12 @@ from memwal_sql.maintain.checks.findings import (
     warning,
 )
 from memwal_sql.maintain.checks.keys import misplaced
-from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
+from memwal_sql.maintain.checks.state import CheckedRegion, CheckState, EntryHead
 from memwal_sql.state.entry_rows import entry_rows
 from memwal_sql.state.memtable import memtable_schema
 from memwal_sql.state.replay import Replay, memtables_of, read_listed
 from memwal_sql.storage import paths
-from memwal_sql.storage.wal.log import Wal
+from memwal_sql.storage.wal.log import Wal, WalEntry
 from memwal_sql.storage.wal.order import Order
 
 _FLUSHED = (
@@ -90,6 +90,9 @@ def _entries(state: CheckState, region: CheckedRegion, wal: Wal) -> Iterator[Fin
                 for skipped in damaged.keys() & entry.skipped:
                     damaged[skipped] = (damaged[skipped][0], position)
                 yield from _ahead(region, entry.writer_epoch, wal.path(position))
+                heads = state.heads[region.region_id]
+                if heads or entry.intent is not None:
+                    heads.append(_head(entry))
             rows = order.rows_of(position, entry)
             if rows is None or rows.batch is None:
                 continue
@@ -112,6 +115,17 @@ def _entries(state: CheckState, region: CheckedRegion, wal: Wal) -> Iterator[Fin
     followed = region.followed
     for position in sorted(wrong):
         yield _damaged(wrong[position], wal.path(position), position - flushed, position < followed)
+
+
+def _head(entry: WalEntry) -> EntryHead:
+    return EntryHead(
+        entry.position,
+        entry.writer_epoch,
+        0 if entry.batch is None else entry.batch.num_rows,
+        entry.intent,
+        is_claim=entry.is_fence and entry.intent is None,
+        is_native=entry.nonce is None,
+    )
 
 
 def _damaged(failure: MemWalError, where: str, above: int, passed: bool) -> Finding:

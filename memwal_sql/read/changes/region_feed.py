@@ -137,8 +137,11 @@ class RegionChanges:
         for position, entry in read_ahead(self._wal, after.position + 1, last + 1):
             if entry is None:
                 raise self._missing(position)
-            if isinstance(entry, WalEntry) and is_undecided(self._wal, entry):
-                break
+            if isinstance(entry, WalEntry) and entry.intent is not None:
+                if is_undecided(self._wal, entry):
+                    break
+                if self._wal.verdict(entry) is None and not self._wal.exists(position):
+                    raise self._missing(position)  # collected meanwhile, and then its record
             rows = order.rows_of(position, entry)
             if rows is None:
                 continue

@@ -1,0 +1,121 @@
+"""Checks of transactions: every record can be read, its parts exist, and every intent of the logs
+is decided where somebody should have decided it.
+
+An undecided intent at the end of a log is sound, and so is one whose claimant has not written yet.
+The check of the logs reads the entries.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from exec_nodes.base.tasks import map_concurrently
+from memwal_sql.errors import MemWalError, NotFoundError
+from memwal_sql.maintain.checks.findings import FROM_A_COPY, Finding, Probe, error, first_line
+from memwal_sql.maintain.checks.state import CheckedRegion, CheckState, EntryHead
+from memwal_sql.maintain.gc.parts import Parts, PartState
+from memwal_sql.maintain.gc.transactions import KEPT_SECONDS
+from memwal_sql.storage import paths
+from memwal_sql.storage.records.transactions import (
+    TRANSACTIONS_FOLDER,
+    TransactionRecord,
+    Transactions,
+)
+from memwal_sql.storage.records.verdicts import Verdicts
+from memwal_sql.storage.region.manifest import RegionManifest
+from memwal_sql.storage.region.versions import RegionManifests
+
+_RECORD = "restore the file from a copy; without one, the transaction counts as not committed"
+_REFUSED = "compare the rows of its keys with what they should be, and upsert or delete these again"
+
+
+def check_transactions(state: CheckState) -> Iterator[Finding | Probe]:
+    """Protocol rules T4, T8 and T14."""
+    yield Probe("the records of transactions", TRANSACTIONS_FOLDER, _records(state))
+    context = state.context
+    verdicts = Verdicts(context.incarnation, context.home)  # what was read before may be gone
+    for region in state.regions:
+        for place, head in enumerate(state.heads[region.region_id]):
+            if head.intent is not None:
+                path = paths.wal_path(region.region_id, head.position)
+                intent = _intent(state, region, place, verdicts)
+                yield Probe(f"the record of transaction {head.intent.id}", path, intent, _RECORD)
+
+
+def _records(state: CheckState) -> Iterator[Finding]:
+    survey, store = state.survey, state.store
+    manifests = {region.region_id: region.manifest for region in state.regions}
+    records, parts = Transactions(store), Parts(state.context, survey, manifests)
+
+    def read(transaction: str) -> tuple[str, TransactionRecord | MemWalError | None]:
+        try:
+            return transaction, records.read(transaction)
+        except MemWalError as failure:
+            return transaction, failure
+
+    ids = records.ids()
+    for transaction, record in map_concurrently(read, ids) if store.remote else map(read, ids):
+        path = records.path(transaction)
+        if isinstance(record, MemWalError):
+            what = f"the record of a transaction can't be read: {first_line(record)}"
+            yield error(path, what, _RECORD)
+        elif record is not None:
+            yield from _lost(parts, record, path)
+
+
+def _lost(parts: Parts, record: TransactionRecord, path: str) -> Iterator[Finding]:
+    for part in record.parts:
+        if parts.state(part) is PartState.LOST:
+            table = f" of {part.table}" if part.table else ""
+            yield error(
+                path,
+                f"the transaction is committed, but its entry at position {part.position} of "
+                f"region {part.region}{table} is missing, and was not flushed",
+                f"the entry: {FROM_A_COPY}",
+            )
+
+
+def _intent(
+    state: CheckState, region: CheckedRegion, place: int, verdicts: Verdicts
+) -> Iterator[Finding]:
+    heads = state.heads[region.region_id]
+    head, behind = heads[place], heads[place + 1 :]
+    if head.intent is None:
+        return
+    verdict = verdicts.verdict(region.region_id, head.intent, head.position)
+    name = f"the entry at position {head.position} is of transaction {head.intent.id}, which"
+    path = paths.wal_path(region.region_id, head.position)
+    if verdict is None and head.position > region.flushed and _is_recent(region, head):
+        claims = {h.epoch for h in behind if h.is_claim and not h.is_native}
+        writers = {h.epoch for h in behind if not h.is_claim and h.epoch > head.epoch}
+        if claims & writers:
+            what = f"{name} has no record, though the region was claimed, and written, since"
+            yield error(path, f"{what}: its rows are left out", _RECORD)
+    elif verdict is False and head.rows and head.position <= region.flushed:
+        natives = {h.epoch for h in behind if h.is_claim and h.is_native}
+        if natives and _flushed_by(state, region, head.position) in natives:
+            what = f"{name} was not committed, but native code has flushed its {head.rows} rows"
+            yield error(path, what, _REFUSED)
+
+
+def _is_recent(region: CheckedRegion, head: EntryHead) -> bool:
+    """Whether a record *aborted* of the entry can't have been collected yet."""
+    meta = region.files.wal.get(head.position)
+    written = None if meta is None else meta.modified
+    return written is None or written > time.time() - KEPT_SECONDS
+
+
+def _flushed_by(state: CheckState, region: CheckedRegion, position: int) -> int | None:
+    """The epoch that flushed an entry; None where the manifests that tell were collected."""
+    manifests = RegionManifests(state.store, region.region_id)
+    before: RegionManifest | None = None
+    for version in sorted(region.files.manifests):
+        try:
+            manifest = manifests.read(version)
+        except NotFoundError:
+            continue
+        if manifest.replay_after_wal_entry_position >= position:
+            return None if before is None else manifest.writer_epoch
+        before = manifest
+    return None
