@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -23,6 +24,7 @@ from memwal_sql.storage.wal.log import Wal, encode_fence
 from tests.maintain.life import NOW, collect, create, merge_all, rows, values
 from tests.model.merging import manifests
 from tests.model.process import ProcessKilledError, Switch, _KillableStore, as_another_process
+from tests.write.hooked_store import HookedStore
 
 DAY = 24 * 3600.0
 WEEK = 7 * DAY
@@ -187,9 +189,11 @@ def test_a_collector_that_dies_leaves_what_the_next_one_takes(tmp_path: Path, be
     assert change > 5
 
 
-def _collect(uri: str, wrap: Callable[[Any], Any] = lambda store: store) -> None:
+def _collect(
+    uri: str, wrap: Callable[[Any], Any] = lambda store: store, after: float = WEEK + 60
+) -> None:
     context = TableContext(uri, wrap(open_store(uri)), read_record(open_store(uri)))
-    collect_garbage(context, older_than=NOW, clock=lambda: time.time() + WEEK + 60)
+    collect_garbage(context, older_than=NOW, clock=lambda: time.time() + after)
 
 
 def test_a_longer_grace_keeps_records_longer(tmp_path: Path) -> None:
@@ -199,6 +203,31 @@ def test_a_longer_grace_keeps_records_longer(tmp_path: Path) -> None:
     assert records(table).ids() == ["x"]
     collect(table, after=11 * DAY, older_than=timedelta(days=10))
     assert records(table).ids() == []
+
+
+def test_only_old_records_are_read_and_only_other_tables_are_asked(tmp_path: Path) -> None:
+    table, other = create(tmp_path, regions=2), create(str(tmp_path / "other"), regions=2)
+    for each in (table, other):
+        upsert(each, 1, flush=True)
+    home = records(table)
+    home.commit("here", [part(table)])
+    home.commit("there", [part(other, "../other")])
+    calls: list[tuple[str, str]] = []
+
+    def note(operation: str, path: str, call: Callable[[], Any]) -> Any:
+        calls.append((operation, path))
+        return call()
+
+    def collected(after: float) -> Counter[str]:
+        calls.clear()
+        _collect(table.uri, lambda store: HookedStore(store, note), after)
+        return Counter(f"{name} {path}" for name, path in calls if "transactions" in path)
+
+    folder = paths.RECORD_FOLDER + "/transactions"
+    assert collected(WEEK - 60) == {f"list {folder}": 1}
+    old = {f"get {home.path(transaction)}": 1 for transaction in home.ids()}
+    assert collected(WEEK + 60) == {f"list {folder}": 1, **old}
+    assert not [path for name, path in calls if name == "exists" and "/wal/" in path]
 
 
 def test_intents_without_rows_go_like_entries(tmp_path: Path) -> None:
