@@ -108,7 +108,6 @@ CONFIGURATIONS: Mapping[str, Configuration] = {
             "noTenure": "Tenure",
             "noGang": "Tenure",
             "noQuiet": "Moves",
-            "noReading": "Tenure",
             "noAge": "BoundedWait",
             "onlyQuiet": "BoundedWait",
         },
