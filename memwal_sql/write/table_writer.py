@@ -150,8 +150,10 @@ class TableWriter:
             clock=clock,
             sleep=sleep,
         )
-        turns = Turns(context.store.remote, clock, sleep, random) if options.turns else None
-        self._writers = RegionWriters(opener, region, self._check_open, turns)
+        turns = Turns(remote=context.store.remote, clock=clock, sleep=sleep, random=random)
+        self._writers = RegionWriters(
+            opener, region, self._check_open, turns if options.turns else None
+        )
         statements = Statements(
             primary_key=info.primary_key,
             route=self._writers.route,

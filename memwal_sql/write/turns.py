@@ -80,7 +80,7 @@ def _tenure(region: Contested) -> Tenure | None:
     return region.tenure()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Turns:
     """How the calls of a writer wait for their turns.
 
