@@ -1,0 +1,97 @@
+"""Scenarios: who takes part, and what must be true of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+import memwal_sql as mw
+from tests.histories.register import Kind, explains
+from tests.sim.actors import (
+    BANK,
+    CLAIMANT,
+    FOLLOWER,
+    JOBS,
+    KEYS,
+    LISTS,
+    READS,
+    SCHEMA,
+    WRITER,
+    Actor,
+    Weights,
+)
+from tests.sim.cycles import anomalies
+from tests.sim.process import Process, simulated
+from tests.sim.schedule import Schedule
+
+_STEPS = 14
+SCENARIOS: Mapping[str, Mapping[str, Weights]] = {
+    "claims": {"writer": WRITER, "other": WRITER, "claimant": CLAIMANT, "reader": READS},
+    "jobs": {"writer": WRITER, "merger": JOBS, "collector": JOBS, "reader": READS},
+    "bank": {"teller": BANK, "other": BANK, "merger": JOBS, "reader": READS},
+    "feeds": {"writer": WRITER, "claimant": CLAIMANT, "merger": JOBS, "follower": FOLLOWER},
+}
+
+
+def run(scenario: str, seed: int) -> Schedule:
+    """One run. Raises what went wrong, with the last steps as a note."""
+    text = f"{scenario} {seed}"
+    schedule = Schedule(text)
+    uri = f"memory://{text.replace(' ', '-')}"
+    with simulated(text):
+        table = mw.create_table(uri, SCHEMA, "id", regions="bucket(id, 2)")
+        with table, table.writer() as writer:
+            writer.upsert([{"id": key, "op": 0, "log": ""} for key in LISTS])
+        actors = [
+            Actor(name, number, uri, schedule, weights)
+            for number, (name, weights) in enumerate(SCENARIOS[scenario].items(), 1)
+        ]
+        try:
+            schedule.run({actor.name: lambda actor=actor: actor.play(_STEPS) for actor in actors})
+            schedule.fault_rate = 0
+            schedule.run({"end": lambda: _check(uri, schedule, actors)})
+        except BaseException as error:
+            error.add_note("\n".join(schedule.trace[-40:]))
+            error.add_note(f"PYTHONHASHSEED=0 python -m tests.sim {text}")
+            raise
+        finally:
+            mw.drop_table(uri)
+    return schedule
+
+
+def _check(uri: str, schedule: Schedule, actors: list[Actor]) -> None:
+    """What all were told happened in some order, which ends with the rows that are there."""
+    end = Actor("end", 0, uri, schedule, {})
+    process = Process(uri, "end", schedule)
+    end.read(range(KEYS), lambda: process.table.scan().read_all())
+    report = process.table.check()
+    assert report.ok, str(report)
+    for actor in actors:
+        if actor.offsets is not None:
+            actor._follow(process)
+            for key, value in actor.followed.items():
+                actor._note(Kind.READ, key, value, schedule.tick(), schedule.tick())
+    transactions = [written for actor in [*actors, end] for written in actor.transactions]
+    assert list(anomalies(transactions)) == []
+    lists = transactions[-1].reads
+    lost = [
+        written
+        for written in transactions
+        if written.outcome and any(v not in lists[k] for k, v in written.appends.items())
+    ]
+    assert lost == []
+    process.table.flush()
+    process.table.merge()
+    process.table.collect_garbage(older_than=timedelta(0))
+    end.read(range(KEYS), lambda: process.table.scan(consistency="manifest").read_all())
+    report = process.table.check()
+    assert report.ok, str(report)
+    for key in range(KEYS):
+        history = [
+            operation
+            for actor in [*actors, end]
+            for operation in actor.operations
+            if operation.key == key
+        ]
+        history.sort(key=lambda operation: operation.start)
+        assert explains(history), "\n".join(map(str, history))
