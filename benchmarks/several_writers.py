@@ -51,7 +51,7 @@ def several_writers(work: Workspace) -> Iterator[Result]:
     other = "reopened at FencedError"
     reach = Reach(ratio, 1.0, "at least")
     yield Result(name, _rate(both), "calls/s", _rate(reopened), other, reach)
-    wait = max(_waits(calls).max() for calls in both)
+    wait = max(float(_waits(calls).max()) for calls in both)
     yield Result(f"{name}: longest call", wait, "s", reach=Reach(wait, 3.0, "at most", "s"))
     name = f"upserts by {_PARTS} processes, each its own region"
     ratio = _rate(apart) / part

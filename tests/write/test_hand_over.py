@@ -17,10 +17,12 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.errors import FencedError, ReopenError
 from memwal_sql.state import open_writers as live
+from memwal_sql.storage.wal.log import Wal
 from memwal_sql.write.claim import Log, read_log
 from memwal_sql.write.region_writer import RegionWriter
 from memwal_sql.write.table_writer import TableWriter
 from memwal_sql.write.turns import TurnSeconds
+from memwal_sql.write.wal_writer import WalWriter
 from planner.regions.factories import bucket, identity
 from tests.each import each
 from tests.soak import SOAK
@@ -183,9 +185,9 @@ def test_a_writer_that_works_is_left_alone_for_a_turn(table: Table) -> None:
 
 @pytest.mark.usefixtures("other_process")
 def test_the_rows_that_had_landed_before_a_region_was_lost_are_not_written_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    """Of a call for two regions, and of one that takes several MemTables."""
+    """Of a call for two regions."""
     table, clock = Table(tmp_path, regions=[identity("id")]), Time()
     writer = table.writer(clock=clock, sleep=clock.sleep, memtable_entries=1000)
     thief = table.writer(clock=clock, sleep=clock.sleep)
@@ -200,9 +202,36 @@ def test_the_rows_that_had_landed_before_a_region_was_lost_are_not_written_again
     # Of region 1: three fences, and the rows a, thief and b; of region 2 a fence, and a and b, and
     # the fence of the claim that took it back, as a call that lost a region probes all.
     assert len(names) == 6 + 3
-    pieces = table.writer(clock=clock, sleep=clock.sleep, memtable_rows=2)
-    assert pieces.upsert({"id": [1] * 5, "val": list("vwxyz")}).rows == 5
-    assert table.values() == {1: "z", 2: "b"}
+    writer.close()
+    thief.close()
+
+
+@pytest.mark.usefixtures("other_process")
+def test_the_first_rows_of_a_call_that_lost_its_region_are_not_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call that takes several MemTables, and so several entries."""
+    table, clock, taken = Table(tmp_path), Time(), list[int]()
+    writer = table.writer(clock=clock, sleep=clock.sleep, memtable_rows=2)
+    thief = table.writer(clock=clock, sleep=clock.sleep)
+    writer.upsert({"id": [9], "val": ["a"]})
+    append = WalWriter.append
+
+    def then_taken(*arguments: Any) -> int:
+        taken.append(position := append(*arguments))
+        if len(taken) == 1:
+            thief.upsert({"id": [8], "val": ["thief"]})
+        return position
+
+    monkeypatch.setattr(WalWriter, "append", then_taken)
+    assert writer.upsert({"id": [1, 2, 3, 4, 5], "val": list("vwxyz")}).rows == 5
+    writer.close()
+    thief.close()
+    (manifest,) = table.regions()
+    wal = Wal(table.store, manifest.region_id)
+    entries = [wal.read(position) for position in wal.positions()]
+    written = [v for e in entries if e and e.batch for v in e.batch["val"].to_pylist()]
+    assert sorted(written) == sorted(["a", "thief", *"vwxyz"])
 
 
 @pytest.mark.usefixtures("other_process")
