@@ -1,4 +1,4 @@
-"""The table of models and mutants agrees with the modules, and ARCHITECTURE with the table."""
+"""The table of models and mutants agrees with the modules, and the pages with the table."""
 
 from __future__ import annotations
 
@@ -38,9 +38,11 @@ def test_what_a_mutant_fails_is_checked_without_it() -> None:
     assert faults == []
 
 
-def test_a_mutant_that_architecture_names_is_in_the_table() -> None:
+def test_a_mutant_that_a_page_names_is_in_the_table() -> None:
     mutants = {mutant for each in CONFIGURATIONS.values() for mutant in each.mutants}
     lists = re.findall(r"\(mutants? (`\w+`(?:, `\w+`)*)\)", page("ARCHITECTURE.md"))
-    named = {name.strip("`") for names in lists for name in names.split(", ")}
-    assert named
+    rules = re.findall(r"\| (`\w+`(?:, `\w+`)*) \|$", page("spec/README.md"), re.MULTILINE)
+    assert lists
+    assert rules
+    named = {name.strip("`") for names in lists + rules for name in names.split(", ")}
     assert named - mutants == set()
