@@ -1,0 +1,162 @@
+"""What others do between two steps of a transaction, or of a read of it. Each test fails without
+the rule that it names."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.read.region import RegionReader
+from memwal_sql.storage.objects.open import open_store
+from memwal_sql.storage.records.transactions import Transactions
+from tests.model.faults import Fault, FaultyStore, Kind
+from tests.model.opened import opened_over
+from tests.model.process import Process, as_another_process
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("v", pa.int64())])
+KEYS = range(8)
+RECORD = "/transactions/"
+
+
+@pytest.fixture
+def uri(fast_folder: Path) -> str:
+    uri = str(fast_folder / "table")
+    with mw.create_table(uri, SCHEMA, "id", regions="bucket(id, 3)").writer() as writer:
+        writer.upsert(rows(0))
+    return uri
+
+
+def rows(value: int) -> dict[str, Any]:
+    return {"id": KEYS, "v": [value] * len(KEYS)}
+
+
+def values(table: mw.Table) -> set[int]:
+    return set(table.to_arrow(["v"])["v"].to_pylist())
+
+
+@pytest.mark.parametrize("flushes", [False, True])
+@pytest.mark.parametrize("read_first", [1, 2])
+def test_a_read_that_a_transaction_overtakes_between_two_regions_is_whole(
+    uri: str, monkeypatch: pytest.MonkeyPatch, flushes: bool, read_first: int
+) -> None:
+    """T11, T12: what was looked at too early is looked at again, or the others are cut."""
+    reader = mw.open_table(uri)
+    end_read, count = RegionReader.end_read, 0
+
+    def overtaken(self: RegionReader, *given: Any) -> Any:
+        nonlocal count
+        unflushed = end_read(self, *given)
+        count += 1
+        if count == read_first:
+            with as_another_process(), mw.open_table(uri).writer() as writer:
+                writer.upsert(rows(1), atomic=True)
+                if flushes:
+                    writer.flush()
+        return unflushed
+
+    with as_another_process():
+        assert values(reader) == {0}
+        monkeypatch.setattr(RegionReader, "end_read", overtaken)
+        assert len(values(reader)) == 1
+        assert values(reader) == {1}
+        assert count > 3
+
+
+@pytest.fixture
+def paused(uri: str) -> tuple[mw.Table, Fault]:
+    """A table whose next transaction waits before its record is put."""
+    fault = Fault("put_if_absent", Kind.PAUSE, path=RECORD)
+    return opened_over(uri, lambda store: FaultyStore(store, [fault])), fault
+
+
+def test_a_claimant_decides_over_an_intent_that_it_finds(
+    uri: str, paused: tuple[mw.Table, Fault], within: Any
+) -> None:
+    """T8: the coordinator that comes later finds the verdict, and has written nothing."""
+    table, fault = paused
+    pool: Executor = within(ThreadPoolExecutor(1))
+    with table.writer(turns=False) as writer:
+        writing = pool.submit(writer.upsert, rows(1), atomic=True)
+        assert fault.paused.wait(30)
+        with as_another_process(), mw.open_table(uri).writer() as other:
+            assert values(mw.open_table(uri)) == {0}
+            other.upsert({"id": [0], "v": [5]})
+        fault.resume.set()
+        with pytest.raises(mw.FencedError, match="was aborted by claim of region"):
+            writing.result(30)
+    with as_another_process():
+        assert values(mw.open_table(uri)) == {0, 5}
+    (transaction,) = Transactions(open_store(uri)).ids()
+    assert mw.outcome(table, id=transaction) == "aborted"
+
+
+def test_nobody_appends_behind_an_intent_before_its_record_is_there(
+    uri: str, paused: tuple[mw.Table, Fault], within: Any
+) -> None:
+    """T6: a reader elsewhere that finds rows behind an intent takes it for decided."""
+    table, fault = paused
+    pool: Executor = within(ThreadPoolExecutor(3))
+    with table.writer() as writer:
+        first = writer.upsert({"id": KEYS, "v": [0] * len(KEYS)})
+        writing = pool.submit(writer.upsert, rows(1), atomic=True)
+        assert fault.paused.wait(30)
+        behind = pool.submit(writer.upsert, {"id": [0], "v": [1]})
+        reading = pool.submit(values, table)  # its own readers wait for the verdict
+        with as_another_process():
+            assert values(mw.open_table(uri)) == {0}
+        fault.resume.set()
+        positions = writing.result(30).positions
+        for region, position in behind.result(30).positions.items():
+            assert position > positions[region] > first.positions[region]
+        assert len(reading.result(30)) == 1
+    with as_another_process():
+        assert values(mw.open_table(uri)) == {1}
+
+
+def test_a_flush_does_not_take_an_intent_that_is_undecided(
+    uri: str, paused: tuple[mw.Table, Fault], within: Any
+) -> None:
+    """T5, and a MemTable that has nothing but an intent on its way is not sealed: it may be given
+    up, and would leave a generation without rows."""
+    table, fault = paused
+    pool: Executor = within(ThreadPoolExecutor(2))
+    with table.writer() as writer:
+        writer.upsert({"id": KEYS, "v": [0] * len(KEYS)})
+        writer.flush()
+        writing = pool.submit(writer.upsert, rows(1), atomic=True)
+        assert fault.paused.wait(30)
+        for region in list(writer._writers):
+            region.seal()
+        fault.resume.set()
+        writing.result(30)
+        writer.flush()
+    with as_another_process():
+        assert values(mw.open_table(uri)) == {1}
+        with mw.open_table(uri).writer() as other:
+            other.upsert(rows(2))
+            other.flush()
+        assert values(mw.open_table(uri)) == {2}
+
+
+def test_an_intent_of_an_attempt_that_died_does_not_count_for_the_next_one(uri: str) -> None:
+    """An intent counts by its place too: both attempts have the same id."""
+    process = Process(uri)
+    with mw.transaction(process.table) as tx:  # claims all regions
+        tx.upsert("table", rows(0))
+    died = mw.transaction(process.table, id="twice")
+    died.upsert("table", rows(9))
+    intents = len(process.table.snapshot().regions)
+    process.switch.kill_at(intents + 1, before=True)  # the record
+    with pytest.raises(OSError, match="died before it"):
+        died.commit()
+    process.kill()
+    with mw.transaction(mw.open_table(uri), id="twice") as tx:
+        tx.upsert("table", {"id": [1, 2, 3], "v": [7, 7, 7]})
+    with as_another_process():
+        assert mw.open_table(uri).get([1, 2, 3])["v"].to_pylist() == [7, 7, 7]
+        assert values(mw.open_table(uri)) == {0, 7}

@@ -1,0 +1,60 @@
+"""Which intents count."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from memwal_sql.storage.objects.memory import MemoryStore
+from memwal_sql.storage.records.intent import Intent, is_relative, place_from, relative_place
+from memwal_sql.storage.records.table import write_record
+from memwal_sql.storage.records.transactions import Part, Transactions
+from memwal_sql.storage.records.verdicts import Verdicts
+
+
+def test_an_intent_counts_by_its_id_and_its_place() -> None:
+    """An id may be used again once its record was collected: nothing that was known of it counts
+    for an intent at another position."""
+    store, incarnation, region = MemoryStore("memory://verdicts"), uuid4(), uuid4()
+    records, intent = Transactions(store), Intent("again", "", incarnation)
+    verdicts = Verdicts(incarnation, lambda _: store)
+    assert verdicts.verdict(region, intent, 4) is None
+    verdicts.settle(intent, "a claim")
+    assert verdicts.verdict(region, intent, 4) is False
+    records.delete(["again"])
+    record = records.commit("again", [Part("", incarnation, region, 9, 1)])
+    assert record.committed
+    cases = {(region, 9): True, (region, 4): False, (region, 8): False, (uuid4(), 9): False}
+    for reader in (verdicts, Verdicts(incarnation, lambda _: store)):
+        for (place, position), counts in cases.items():
+            assert reader.verdict(place, intent, position) is counts
+
+
+def test_an_intent_whose_home_is_gone_counts() -> None:
+    """What was acknowledged is never lost, and no sibling is left there."""
+    home, incarnation, region = MemoryStore("memory://home"), uuid4(), uuid4()
+    write_record(home, incarnation)
+    here = Intent("x", "../home", incarnation)
+    gone = Intent("x", "../home", uuid4())
+    verdicts = Verdicts(uuid4(), lambda _: home)
+    assert verdicts.verdict(region, here, 1) is None
+    assert verdicts.verdict(region, gone, 1) is True
+    nowhere = Verdicts(uuid4(), lambda _: MemoryStore("memory://nowhere"))
+    assert nowhere.verdict(region, here, 1) is True
+
+
+def test_places_of_other_tables() -> None:
+    for uri, other, place in (
+        ("/data/bank/a", "/data/bank/a", ""),
+        ("/data/bank/a", "/data/bank/b", "../b"),
+        ("/data/bank/a", "/data/shop/b", "../../shop/b"),
+        ("/data/bank/a", "/b", None),
+        ("s3://bucket/a", "s3://bucket/b", "../b"),
+        ("s3://bucket/a", "s3://other/b", None),
+        ("memory://a", "memory://b", None),
+        ("/a", "s3://bucket/b", None),
+    ):
+        assert relative_place(uri, other) == place
+        if place is not None:
+            assert place_from(uri, place) == other
+    for place in ("..", "../..", "a", "/a", "../../../a", "../a/../b", "../a/b/c", "../", None, 1):
+        assert not is_relative(place)
