@@ -16,6 +16,7 @@ from memwal_sql.state.memtable import memtable_schema
 from memwal_sql.storage.records.transactions import (
     TransactionRecord,
     Transactions,
+    next_attempt,
     utc_now,
 )
 from memwal_sql.storage.retries import with_retries
@@ -184,12 +185,11 @@ def free_id(records: Transactions, given: str | None) -> TransactionRecord | str
     the next attempt, which has no record."""
     if given is None:
         return None
-    attempt, number = given, 1
+    attempt = given
     while (record := records.read(attempt)) is not None:
         if record.committed:
             return record
-        number += 1
-        attempt = f"{given}~{number}"
+        attempt = next_attempt(attempt)
     return attempt
 
 
