@@ -78,8 +78,8 @@ class Description:
 def takes_none(uri: str) -> UnsupportedError:
     """The error for a table that older packages read and write."""
     return UnsupportedError(
-        f"{uri} takes no transactions, as memwal_sql 0.1 and 0.2 may read and write it: once no "
-        "such program uses it, run `memwal upgrade`"
+        f"{uri} takes no transactions, as memwal_sql 0.1 may read and write it: copy its rows into "
+        "a new table, which takes them"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from memwal_sql.storage.objects.open import open_store
+from memwal_sql.storage.records.table import Records
 from tests.model.process import Process, as_another_process
 
 ACCOUNTS = pa.schema([pa.field("id", pa.int64(), False), pa.field("n", pa.int64())])
@@ -212,3 +215,22 @@ def test_calls_that_can_not_be_done_say_so(
     tx.rollback()
     with pytest.raises(mw.InvalidCallError, match="the transaction is over"):
         tx.upsert(accounts, {"id": [1], "n": [1]})
+
+
+def test_a_table_of_the_first_release_takes_none(accounts: mw.Table) -> None:
+    """Programs of that release would take every intent for rows. Statements go region by region."""
+    store = open_store(accounts.uri)
+    path = Records(store, "table").path(1)
+    content = json.loads(store.get(path))
+    store.put(path, json.dumps({**content, "reader_version": 1, "writer_version": 1}).encode())
+    old = mw.open_table(accounts.uri)
+    with old.writer() as writer:
+        writer.update({"n": "n + 1"})
+        for call in (
+            lambda: mw.transaction(old),
+            lambda: writer.upsert({"id": [1], "n": [0]}, atomic=True),
+        ):
+            with pytest.raises(mw.UnsupportedError, match="takes no transactions"):
+                call()
+    assert rows(accounts) == {key: n + 1 for key, n in START.items()}
+    assert mw.history(old).num_rows == 0
