@@ -58,7 +58,7 @@ def imported(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    ours = {*PACKAGES, "demo", "benchmarks", "tests"}
+    ours = {*PACKAGES, "demo", "benchmarks", "spec", "tests"}
     return {name for name in found if name.partition(".")[0] not in sys.stdlib_module_names | ours}
 
 
@@ -112,7 +112,7 @@ def test_every_development_package_is_put_to_use() -> None:
 def test_tests_and_benchmarks_import_only_what_is_declared() -> None:
     every = [*PROJECT["dependencies"], *(one for extra in EXTRAS.values() for one in extra)]
     allowed = named(every) | named(required_by("spark")) | named(required_by(DEVELOPMENT))
-    for package in ("tests", "benchmarks", "demo", "proto"):
+    for package in ("tests", "benchmarks", "demo", "proto", "spec"):
         for path in files_of(package):
             for module in imported(path):
                 assert owners(module) & allowed, f"{path} imports {module}, which nothing declares"

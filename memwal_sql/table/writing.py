@@ -157,7 +157,7 @@ class WrittenTable(TableHandle):
             context=self._context,
             info=base.info,
             base=BaseFormat.of(base.dataset),
-            check_claimable=partial(self._check_claimable, base),
+            check_claimable=partial(self._check_claimable, base.etag, base.stored),
             region_of=self._region_of,
             rows=cast(LiveRows, self),  # the subclasses of this part add the reads
             regions=self._all_regions,
@@ -175,14 +175,14 @@ class WrittenTable(TableHandle):
     def _merged_of(self, region_id: UUID) -> int:
         return self._tracker.loaded.details.merged_generations.get(region_id, 0)
 
-    def _check_claimable(self, base: BaseTable, again: bool) -> None:
+    def _check_claimable(self, etag: str, stored: pa.Schema, again: bool) -> None:
         """Raise if regions may not be claimed, or not claimed `again`, by a writer that was opened
-        with a base version."""
+        with the base version of an etag, and its columns."""
         latest = self._tracker.latest()
-        if latest.etag == base.etag:
+        if latest.etag == etag:
             return
         self._collector.check_watermarks(latest)  # it may have been restored to an earlier version
-        if again and not same_columns(latest.stored, base.stored):
+        if again and not same_columns(latest.stored, stored):
             raise ReopenError(
                 f"the columns of {self.uri} have changed, and another writer has taken regions "
                 "over: open a new writer"

@@ -134,7 +134,8 @@ class RegionFlusher:
                             self._manifests, self._manifest, self._claim, position
                         )
                 except MemWalError as error:
-                    _log.info("the log of region %s stays: %s", self._claim.region_id, error)
+                    reason = type(error).__name__
+                    _log.info("the log of region %s stays: %s", self._claim.region_id, reason)
                 else:
                     self._passed(position)
 
