@@ -108,6 +108,7 @@ CONFIGURATIONS: Mapping[str, Configuration] = {
             "noTenure": "Tenure",
             "noGang": "Tenure",
             "noQuiet": "Moves",
+            "noReading": "Tenure",
             "noAge": "BoundedWait",
             "onlyQuiet": "BoundedWait",
         },
