@@ -43,9 +43,9 @@ from memwal_sql.storage.records.transactions import (
     utc_now,
 )
 from memwal_sql.write.commit_queue import PendingWrite
+from memwal_sql.write.options import PARALLEL_REGIONS
 from memwal_sql.write.region_writer import RegionWriter
 
-_PARALLEL_REGIONS = 16
 # A record *aborted* stays for 7 days; a coordinator that slept so much longer than any request
 # takes might otherwise commit after it is gone.
 _LONGEST_SECONDS = 3600.0
@@ -139,25 +139,11 @@ class AtomicWrite:
             parts = self._put_intents()
             if self._clock() - began > _LONGEST_SECONDS:
                 raise WriterFailedError(f"transaction {self.id} took too long and was given up")
-        except MemWalError:
-            self._abort()
-            raise
-        except BaseException as error:
-            self._stop_all(self._interrupted(error))
-            raise
-        try:
-            with unbounded():
-                record = self._records.commit(
-                    self.id, parts, self._description.actor, self._description.operation
-                )
-        except OutcomeUnknownError as error:
+            record = self._put_record(parts)
+        except TransactionUnknownError:
             text = f"it is unknown whether transaction {self.id} was committed"
             self._stop_all(WriterFailedError(f"{text}; open a new writer, which settles it"))
-            raise TransactionUnknownError(
-                f"{text}: memwal_sql.outcome() tells, and so does running it again with the same "
-                f"id: {error}",
-                self.id,
-            ) from error
+            raise
         except MemWalError:
             self._abort()
             raise
@@ -182,7 +168,7 @@ class AtomicWrite:
         return Transactions(self._home.store)
 
     def _places_of(self) -> list[tuple[str, str]]:
-        """Of each participant, where its table is from home, and where home is from there."""
+        """The place of each participant's table from home, and of home from there."""
         if len(self._participants) > MOST_PARTS:
             raise UnsupportedError(
                 f"a transaction over {len(self._participants)} regions: {MOST_PARTS} are the most"
@@ -222,7 +208,7 @@ class AtomicWrite:
                 deleted,
             )
 
-        results = outcomes(put, range(len(self._writes)), _PARALLEL_REGIONS, all_end=True)
+        results = outcomes(put, range(len(self._writes)), PARALLEL_REGIONS, all_end=True)
         errors = []
         for (participant, _), result in zip(self._writes, results, strict=True):
             if isinstance(result.error, MemWalError):
@@ -232,6 +218,19 @@ class AtomicWrite:
         if errors:
             raise next((e for e in errors if not isinstance(e, MemWalError)), errors[0])
         return [result.get() for result in results]
+
+    def _put_record(self, parts: Sequence[Part]) -> TransactionRecord:
+        try:
+            with unbounded():
+                return self._records.commit(
+                    self.id, parts, self._description.actor, self._description.operation
+                )
+        except OutcomeUnknownError as error:
+            raise TransactionUnknownError(
+                f"it is unknown whether transaction {self.id} was committed: memwal_sql.outcome() "
+                f"tells, and so does running it again with the same id: {error}",
+                self.id,
+            ) from error
 
     def _is_of_these(self, record: TransactionRecord, parts: Sequence[Part]) -> bool:
         return all(record.counts(part.place, part.position) for part in parts)

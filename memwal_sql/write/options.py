@@ -11,6 +11,9 @@ from exec_nodes.base.machine import machine_memory
 from memwal_sql.arguments import is_number, is_whole
 from memwal_sql.errors import InvalidCallError
 
+PARALLEL_REGIONS = 16
+"""The regions that one call claims, asks or writes at once."""
+
 _MIB = 1 << 20
 # Arrow's string arrays have 32-bit offsets.
 _MOST_BYTES = (1 << 31) - 1

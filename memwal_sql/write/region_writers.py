@@ -26,12 +26,12 @@ from memwal_sql.storage.deadlines import unbounded
 from memwal_sql.storage.objects.concurrent import map_remote
 from memwal_sql.storage.retries import ATTEMPTS
 from memwal_sql.write.commit_queue import PendingWrite
+from memwal_sql.write.options import PARALLEL_REGIONS
 from memwal_sql.write.region_opener import RegionClaimer, RegionOpener
 from memwal_sql.write.region_writer import RegionWriter
 from memwal_sql.write.router import RegionKey, RegionValues, Router
 from memwal_sql.write.turns import Turns
 
-_PARALLEL_REGIONS = 16
 R = TypeVar("R")
 
 
@@ -185,7 +185,7 @@ class RegionWriters:
         if self._opener.options.durable:
             # No append of an interrupted call may land after a later call's: those that have not
             # begun never do. Enqueued rows have their place, and land with the next ones.
-            appends = outcomes(_seen_through, calls.values(), _PARALLEL_REGIONS, all_end=True)
+            appends = outcomes(_seen_through, calls.values(), PARALLEL_REGIONS, all_end=True)
         else:
             appends = [_buffered(call) for call in calls.values()]
         positions: dict[UUID, int] = {}
@@ -207,7 +207,7 @@ class RegionWriters:
         error when all have ended."""
         writers = list(writers)
         buffered = [writer for writer in writers if writer.has_buffered]
-        ended = outcomes(RegionWriter.flush_wal, buffered, _PARALLEL_REGIONS, all_end=True)
+        ended = outcomes(RegionWriter.flush_wal, buffered, PARALLEL_REGIONS, all_end=True)
         for outcome in ended:
             outcome.get()
         for writer in writers:
@@ -217,7 +217,7 @@ class RegionWriters:
         """Flush what is due in several regions at once. An error stops the region's writer, and its
         next call raises it."""
         due = [writer for writer in self if writer.is_due]
-        outcomes(RegionWriter.tick, due, _PARALLEL_REGIONS, all_end=True)
+        outcomes(RegionWriter.tick, due, PARALLEL_REGIONS, all_end=True)
 
     def each(self, call: Callable[[RegionWriter], None], errors: list[Exception]) -> None:
         """Make a call for every writer, and collect the errors."""
@@ -247,7 +247,7 @@ class RegionWriters:
             contested = len(new) < len(missing)
             self._opener.check_claimable(contested)
             # All are looked up before one is created, or they would find each other's.
-            claimers = map_in_threads(_made, [finders[key] for key in new], _PARALLEL_REGIONS)
+            claimers = map_in_threads(_made, [finders[key] for key in new], PARALLEL_REGIONS)
             of_call = {key: self._claimers[key] for key in finders if key in self._claimers}
             of_call.update(zip(new, claimers, strict=True))
             while regions := self._lacking(of_call):
@@ -271,7 +271,7 @@ class RegionWriters:
         """Claim regions. If writers take turns, those that others claim at the same time are left
         for the next turn. Raises the first other error."""
         errors = []
-        claims = outcomes(RegionClaimer.claim, lacking.values(), _PARALLEL_REGIONS, all_end=True)
+        claims = outcomes(RegionClaimer.claim, lacking.values(), PARALLEL_REGIONS, all_end=True)
         for key, claimed in zip(lacking, claims, strict=True):
             if claimed.error is None:
                 writer = claimed.get()

@@ -26,8 +26,8 @@ from typing import Protocol, TypeVar
 from exec_nodes.base.tasks import map_in_threads
 from exec_nodes.base.thresholds import Thresholds
 from memwal_sql.storage.deadlines import check_deadline, remaining
+from memwal_sql.write.options import PARALLEL_REGIONS
 
-_PARALLEL_REGIONS = 16
 _NOT_WRITTEN = "these rows were not written"
 # Parts of a turn.
 _QUIET = 1 / 8
@@ -105,7 +105,7 @@ class Turns:
         while True:
             check_deadline(_NOT_WRITTEN)
             regions = lacking()
-            tenures = map_in_threads(_tenure, regions.values(), _PARALLEL_REGIONS)
+            tenures = map_in_threads(_tenure, regions.values(), PARALLEL_REGIONS)
             now, time_now = self.clock(), self.now()
             pause = turn.pause(now, time_now, dict(zip(regions, tenures, strict=True)))
             if not pause:

@@ -16,8 +16,9 @@ from exec_nodes.base import threads
 from exec_nodes.keys.hash_index import KeyIndex
 from memwal_sql.state.memtable import MemTable
 from memwal_sql.state.replay import Replay
-from memwal_sql.write import flusher, generations, region_writer, region_writers
+from memwal_sql.write import flusher, generations, region_writer
 from memwal_sql.write.flusher import RegionFlusher
+from memwal_sql.write.options import PARALLEL_REGIONS
 from memwal_sql.write.wal_writer import WalWriter
 from tests.model.interrupts import Interrupt, at_line
 from tests.model.process import as_another_process
@@ -207,7 +208,7 @@ def test_nothing_of_an_interrupted_write_to_many_regions_lands_after_a_later_wri
 
     def interrupting(self: WalWriter, *args: Any, **kwargs: Any) -> int:
         begun.append(self)
-        if len(begun) == region_writers._PARALLEL_REGIONS:
+        if len(begun) == PARALLEL_REGIONS:
             signal.pthread_kill(main.ident or 0, signal.SIGINT)  # interrupt_main wakes nobody
         reached(go_on)
         return append(self, *args, **kwargs)
@@ -225,7 +226,7 @@ def test_nothing_of_an_interrupted_write_to_many_regions_lands_after_a_later_wri
                     writer.upsert({"id": ids, "v": [1] * len(ids)})
             finally:
                 go_on.set()
-        assert len(begun) == region_writers._PARALLEL_REGIONS
+        assert len(begun) == PARALLEL_REGIONS
         for one in ids[:80]:
             writer.upsert({"id": [one], "v": [2]})
     found = {row["id"]: row["v"] for row in mw.open_table(table.uri).scan().read_all().to_pylist()}
