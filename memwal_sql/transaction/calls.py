@@ -53,9 +53,9 @@ def transaction(
             tx.sql("UPDATE accounts SET n = n - 5 WHERE id = 7")
             tx.upsert(journal, {"id": [1], "text": ["5 from 7"]})
 
-    Reads see one state of all tables as of now, with what the transaction has staged. At the end of
-    the block everything is written, and every reader sees all of it or nothing; after an exception
-    nothing is.
+    Reads see the tables in one state, that of this call, with what the transaction has staged. At
+    the end of the block everything is written, and every reader sees all of it or nothing; after an
+    exception nothing is.
 
     Args:
         tables: those that are read or written; `tx.sql` knows each by the last name in its URI.

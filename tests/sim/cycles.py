@@ -70,7 +70,7 @@ def anomalies(transactions: Sequence[Transaction]) -> Iterator[str]:
 
 
 def cycle(edges: Edges) -> object:
-    """A cycle, or None; what depends on itself is none."""
+    """A cycle, or None; an edge from a node to itself is not a cycle."""
     before: dict[str, set[str]] = defaultdict(set)
     for first, second in edges:
         if first != second:

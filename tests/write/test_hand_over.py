@@ -187,7 +187,7 @@ def test_a_writer_that_works_is_left_alone_for_a_turn(table: Table) -> None:
 def test_the_rows_that_had_landed_before_a_region_was_lost_are_not_written_again(
     tmp_path: Path,
 ) -> None:
-    """Of a call for two regions."""
+    """A call writes two regions."""
     table, clock = Table(tmp_path, regions=[identity("id")]), Time()
     writer = table.writer(clock=clock, sleep=clock.sleep, memtable_entries=1000)
     thief = table.writer(clock=clock, sleep=clock.sleep)

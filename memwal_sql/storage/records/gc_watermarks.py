@@ -73,7 +73,7 @@ def check_watermarks(
 ) -> None:
     """Raise TableReplacedError when `merged`, the base table's merge progress, is below a floor:
     the rows of the generations between the two are gone then. `watermarks` are floors that were
-    read before the progress was; without them, the ones of now.
+    read before the progress was; without them they are read now.
     """
     if watermarks is None:
         watermarks = read_watermarks(store)

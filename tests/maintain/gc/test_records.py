@@ -52,7 +52,7 @@ def part(table: mw.Table, place: str = "", ahead: int = 0, upserts: int = 1) -> 
 
 
 def test_records_go_when_nobody_needs_them(tmp_path: Path) -> None:
-    """After a week; `rounds` are what is there after each collection."""
+    """Records are a week old; `rounds` lists those that each collection leaves."""
     table, other = create(tmp_path, regions=2), create(str(tmp_path / "other"), regions=2)
     gone = create(str(tmp_path / "gone"), regions=2)
     for each in (table, other, gone):
