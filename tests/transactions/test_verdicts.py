@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Executor, ThreadPoolExecutor
+from threading import Event
+from typing import Any
 from uuid import uuid4
 
 from memwal_sql.storage.objects.memory import MemoryStore
@@ -9,6 +12,7 @@ from memwal_sql.storage.records.intent import Intent, is_relative, place_from, r
 from memwal_sql.storage.records.table import write_record
 from memwal_sql.storage.records.transactions import Part, Transactions
 from memwal_sql.storage.records.verdicts import Verdicts
+from tests.write.hooked_store import Call, HookedStore
 
 
 def test_an_intent_counts_by_its_id_and_its_place() -> None:
@@ -18,7 +22,7 @@ def test_an_intent_counts_by_its_id_and_its_place() -> None:
     records, intent = Transactions(store), Intent("again", "", incarnation)
     verdicts = Verdicts(incarnation, lambda _: store)
     assert verdicts.verdict(region, intent, 4) is None
-    verdicts.settle(intent, "a claim")
+    verdicts.settle(region, intent, 4, "a claim")
     assert verdicts.verdict(region, intent, 4) is False
     records.delete(["again"])
     record = records.commit("again", [Part("", incarnation, region, 9, 1)])
@@ -27,6 +31,31 @@ def test_an_intent_counts_by_its_id_and_its_place() -> None:
     for reader in (verdicts, Verdicts(incarnation, lambda _: store)):
         for (place, position), counts in cases.items():
             assert reader.verdict(place, intent, position) is counts
+
+
+def test_that_there_is_no_record_is_no_answer_for_who_asks_later(within: Any) -> None:
+    """The record may have been put since: the reader of a later query must see it."""
+    incarnation, region = uuid4(), uuid4()
+    store = HookedStore(MemoryStore("memory://asked"))
+    intent, verdicts = Intent("x", "", incarnation), Verdicts(incarnation, lambda _: store)
+    asked, put = Event(), Event()
+
+    def late(operation: str, path: str, call: Call) -> Any:
+        try:
+            return call()
+        finally:
+            asked.set()
+            put.wait(30)
+
+    store.hook = late
+    pool: Executor = within(ThreadPoolExecutor(3))
+    early = pool.submit(verdicts.verdict, region, intent, 4)
+    assert asked.wait(30)
+    later = [pool.submit(verdicts.verdict, region, intent, 4) for _ in range(2)]
+    Transactions(store.inner).commit("x", [Part("", incarnation, region, 4, 1)])
+    put.set()
+    assert early.result(30) is None
+    assert [answer.result(30) for answer in later] == [True, True]
 
 
 def test_an_intent_whose_home_is_gone_counts() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from threading import Lock
 from uuid import UUID
+from weakref import WeakValueDictionary
 
 from exec_nodes.base.tasks import map_concurrently
 from memwal_sql.errors import CorruptFileError, MemWalError
@@ -31,6 +32,7 @@ class Verdicts:
         self._final: OrderedDict[Intent, TransactionRecord | None] = OrderedDict()
         # Intents that do not count, by position: a later attempt may have the same id.
         self._denied: OrderedDict[tuple[Intent, UUID, int], None] = OrderedDict()
+        self._asking: WeakValueDictionary[Intent, Lock] = WeakValueDictionary()
         self._lock = Lock()
 
     def verdict(self, region: UUID, intent: Intent, position: int) -> bool | None:
@@ -42,8 +44,9 @@ class Verdicts:
         place = (self._incarnation, region)
         if (intent, region, position) in self._denied:
             return False
+        kept = intent in self._final
         known, record = self._record(intent)
-        if known and not _counts(record, place, position):
+        if kept and not _counts(record, place, position):
             known, record = self._asked(intent)
         if not known:
             return None
@@ -63,18 +66,33 @@ class Verdicts:
             with suppress(MemWalError):  # raised to who needs the verdict
                 map_concurrently(self._record, unknown)
 
-    def settle(self, intent: Intent, by: str) -> None:
+    def settle(self, region: UUID, intent: Intent, position: int, by: str) -> None:
         """Decide that a transaction without a record is aborted, if nobody has committed it: for
         the claimant of a region that has an intent of it. Raises as `Transactions.abort` does."""
-        known, _ = self._asked(intent)
+        known, record = self._asked(intent)
         if not known:
-            self._keep(intent, Transactions(self._home(intent.home)).abort(intent.id, by))
+            record = Transactions(self._home(intent.home)).abort(intent.id, by)
+            self._keep(intent, record)
+        if not _counts(record, (self._incarnation, region), position):
+            self._deny(intent, region, position)
 
     def _record(self, intent: Intent) -> tuple[bool, TransactionRecord | None]:
-        """Whether there is a verdict, and the record; without one where home is gone."""
+        """Whether there is a verdict, and the record; without one where home is gone.
+
+        Threads that read other regions of a transaction meanwhile wait for a record that is asked
+        for. That there is none is no answer for them: it may have been put since.
+        """
         with self._lock:
             if intent in self._final:
                 return True, self._final[intent]
+            lock = self._asking.setdefault(intent, Lock())
+        others_ask = lock.locked()
+        with lock:
+            with self._lock:
+                if intent in self._final:
+                    return True, self._final[intent]
+            if not others_ask:
+                return self._asked(intent)
         return self._asked(intent)
 
     def _asked(self, intent: Intent) -> tuple[bool, TransactionRecord | None]:

@@ -179,7 +179,8 @@ class Wal:
     def settle(self, entry: WalEntry, epoch: int) -> None:
         """Decide over an intent, as the region's claimant (protocol rule T8)."""
         if entry.intent is not None:
-            self._decided.settle(entry.intent, f"claim of region {self._region_id}, epoch {epoch}")
+            by = f"claim of region {self._region_id}, epoch {epoch}"
+            self._decided.settle(self._region_id, entry.intent, entry.position, by)
 
     @property
     def _decided(self) -> Verdicts:
