@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import cast
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from exec_nodes.keys.keys import key_values
 from memwal_sql.errors import ConflictError, FencedError, UnsupportedError
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.memtable import memtable_schema
+from memwal_sql.storage.objects.concurrent import map_remote
 from memwal_sql.storage.records.transactions import (
     TransactionRecord,
     Transactions,
@@ -49,6 +51,27 @@ class _TakenOverError(FencedError):
     """Others took regions over from writers that may be opened again."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """What a transaction writes to a table, and where nobody else may have written since it began:
+    some regions, or the whole table."""
+
+    joined: Joined
+    rows: pa.RecordBatch | None
+    stays: frozenset[UUID]
+    whole: bool
+
+    @property
+    def is_empty(self) -> bool:
+        return self.rows is None and not self.stays and not self.whole
+
+    def open_writer(self) -> TableWriter:
+        """The table's writer. Raises ReopenError if the columns have changed since the rows were
+        staged."""
+        inside = self.joined.inside
+        return cast(TableWriter, self.joined.table.statement_writer(inside.schema))
+
+
 class _Attempt:
     def __init__(
         self,
@@ -70,10 +93,13 @@ class _Attempt:
         if isinstance(found, TransactionRecord):
             return found
         description = Description(found, self._description.actor, self._description.operation)
-        writers: list[TableWriter] = []
+        shares = [share for share in map(self._share, self._joined) if not share.is_empty]
+        remote = self._home.store.remote
+        writers = map_remote(remote, lambda share: share.open_writer(), shares)
         try:
             with ExitStack() as rooms:
-                parts = [self._parts(table, writers, rooms) for table in self._joined]
+                pairs = zip(shares, writers, strict=True)
+                parts = [self._parts(share, writer, rooms) for share, writer in pairs]
                 participants = [part for table_parts in parts for part, _, _ in table_parts]
                 if not any(part.rows.num_rows for part in participants):
                     return self._without_rows(records, description)
@@ -105,18 +131,18 @@ class _Attempt:
                 return write.land()  # others may not enqueue meanwhile
         return write.land()
 
+    def _share(self, joined: Joined) -> _Share:
+        rows, scope = joined.inside.staged(), joined.inside.scope
+        stays = frozenset(scope.regions_read) if self._serializable else frozenset[UUID]()
+        whole = joined.whole or (self._serializable and scope.has_read_all)
+        return _Share(joined, rows, stays, whole)
+
     def _parts(
-        self, joined: Joined, writers: list[TableWriter], rooms: ExitStack
+        self, share: _Share, writer: TableWriter, rooms: ExitStack
     ) -> list[tuple[Participant, Cut, bool]]:
         """The participants of a table, each with a cut, and whether nothing may have been written
         to the region after it."""
-        rows, scope = joined.inside.staged(), joined.inside.scope
-        stays = set(scope.regions_read) if self._serializable else set[UUID]()
-        whole = joined.whole or (self._serializable and scope.has_read_all)
-        if rows is None and not stays and not whole:
-            return []
-        writer = cast(TableWriter, joined.table.statement_writer(joined.inside.schema))
-        writers.append(writer)
+        joined, rows, stays, whole = share.joined, share.rows, share.stays, share.whole
         routed = {}
         if rows is not None:
             rooms.enter_context(writer.room_for(rows.nbytes))
