@@ -1,0 +1,297 @@
+"""How many requests transactions take, and that plain writes take no more than before them.
+
+Collections are counted in `tests/maintain/gc/test_records`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from threading import Barrier
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.errors import ConflictError, FencedError, MemWalError
+from tests.model.opened import Remote, opened_over
+from tests.model.process import Process, as_another_process, forget_writers
+from tests.write.hooked_store import Call, HookedStore
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("v", pa.int64())])
+N = 4
+"""The regions of each table."""
+KEYS = range(16)
+LONGEST_SECONDS = 20
+
+Requests = Counter[str]
+_KINDS = {
+    "put_if_absent": "PUT",
+    "put": "PUT",
+    "get": "GET",
+    "get_tail": "GET",
+    "get_range": "GET",
+    "exists": "HEAD",
+    "list": "LIST",
+    "list_folders": "LIST",
+}
+
+
+class Client:
+    """Two tables on an object store, by handles of one process; `seen` are their requests."""
+
+    def __init__(self, folder: Path, *, turns: bool = True) -> None:
+        self.seen: list[str] = []
+        self.together: tuple[str, Barrier] | None = None
+        self.tables = [self._opened(folder / name) for name in ("accounts", "journal")]
+        self.table, self.other = self.tables
+        self.writers = [table.writer(turns=turns) for table in self.tables]
+        self.writer = self.writers[0]
+
+    def _opened(self, folder: Path) -> mw.Table:
+        if not folder.exists():
+            made = mw.create_table(str(folder), SCHEMA, "id", regions=f"bucket(id, {N})")
+            with made.writer() as writer:
+                writer.upsert(rows(0))
+            forget_writers(str(folder))
+        return opened_over(str(folder), lambda store: HookedStore(Remote(store), self._note))
+
+    def claim(self) -> None:
+        """Claim all regions, and ask what is asked once."""
+        for table, writer in zip(self.tables, self.writers, strict=True):
+            writer.upsert(rows(0))
+            table.scan().read_all()
+
+    def _note(self, operation: str, path: str, call: Call) -> Any:
+        if (kind := _KINDS.get(operation)) is not None:
+            request = f"{kind} {_place(path)}"
+            self.seen.append(request)
+            if self.together is not None and self.together[0] == request:
+                self.together[1].wait(LONGEST_SECONDS)
+        return call()
+
+    def requests(self, call: Callable[[], object], together: str = "", count: int = 0) -> Requests:
+        """The requests of a call; those of one sort must be under way at once, if it is given: none
+        of so many is answered before all have come."""
+        self.seen.clear()
+        self.together = (together, Barrier(count)) if together else None
+        try:
+            call()
+        finally:
+            self.together = None
+        return Counter(self.seen)
+
+
+def _place(path: str) -> str:
+    for part in ("wal", "manifest", "transactions", "table", "collected"):
+        if f"/{part}" in path:
+            return part
+    return {"_versions": "base", "_mem_wal": "regions"}[path.split("/", maxsplit=1)[0]]
+
+
+def rows(value: int, keys: Any = KEYS) -> dict[str, Any]:
+    return {"id": list(keys), "v": [value] * len(keys)}
+
+
+@pytest.fixture
+def client(fast_folder: Path) -> Client:
+    client = Client(fast_folder)
+    client.claim()
+    return client
+
+
+# A statement and a commit ask whether the columns of each table that they write are still the same.
+LOOK = Counter({"HEAD base": 1, "GET base": 1})
+RECORD = Counter({"PUT transactions": 1})
+
+
+def intents(count: int) -> Requests:
+    return Counter({"PUT wal": count})
+
+
+def times(count: int, requests: Requests) -> Requests:
+    return Counter({name: count * number for name, number in requests.items()})
+
+
+Stage = Callable[[Client, mw.Transaction], object]
+
+
+def committing(stage: Stage, **options: Any) -> Callable[[Client], Callable[[], object]]:
+    """A transaction of both tables that has staged its rows: only the commit is counted."""
+
+    def prepare(client: Client) -> Callable[[], object]:
+        transaction = mw.transaction(*client.tables, **options)
+        stage(client, transaction)
+        return transaction.commit
+
+    return prepare
+
+
+def conflicting(client: Client) -> Callable[[], object]:
+    commit = committing(lambda c, tx: tx.upsert(c.table, rows(2)))(client)
+    client.writer.upsert(rows(1, [0]))
+
+    def call() -> None:
+        with pytest.raises(ConflictError):
+            commit()
+
+    return call
+
+
+def both(client: Client, tx: mw.Transaction) -> None:
+    for table in client.tables:
+        tx.upsert(table, rows(2))
+
+
+def writes_one_and_reads_n(client: Client, tx: mw.Transaction) -> None:
+    tx.upsert(client.table, rows(2, [0]))
+    tx.scan(client.other).read_all()
+
+
+# By name: what is called, its requests, and those that are under way at once.
+WRITES: dict[str, tuple[Callable[[Client], Callable[[], object]], Requests, tuple[str, int]]] = {
+    "upsert of 1 region": (lambda c: lambda: c.writer.upsert(rows(1, [0])), intents(1), ("", 0)),
+    "upsert of n regions": (lambda c: lambda: c.writer.upsert(rows(1)), intents(N), ("PUT wal", N)),
+    "statement of 1 region": (
+        lambda c: lambda: c.writer.upsert(rows(1, [0]), set={"v": "t.v + s.v"}),
+        Counter({"HEAD base": 2, "HEAD manifest": 2}) + intents(1),  # it reads first
+        ("", 0),
+    ),
+    "statement of n regions": (
+        lambda c: lambda: c.writer.update({"v": "v + 1"}),
+        Counter({"HEAD base": 2, "LIST regions": 1, "HEAD manifest": 2 * N}) + intents(N) + RECORD,
+        ("PUT wal", N),
+    ),
+    "upsert of n regions, atomic": (
+        lambda c: lambda: c.writer.upsert(rows(1), atomic=True),
+        intents(N) + RECORD,
+        ("PUT wal", N),
+    ),
+    "transaction over n regions of two tables": (
+        committing(both),
+        times(2, LOOK) + intents(2 * N) + RECORD,
+        ("PUT wal", 2 * N),
+    ),
+    "its looks at the tables": (
+        committing(both),
+        times(2, LOOK) + intents(2 * N) + RECORD,
+        ("HEAD base", 2),
+    ),
+    "1 region and an actor": (
+        committing(lambda c, tx: tx.upsert(c.table, rows(2, [0])), actor="ana"),
+        LOOK + intents(1) + RECORD,
+        ("", 0),
+    ),
+    "serializable, n more regions read": (
+        committing(writes_one_and_reads_n, isolation="serializable"),
+        # The regions of the other table are listed, lest it has got new ones.
+        times(2, LOOK) + Counter({"HEAD base": 2, "LIST regions": 1}) + intents(1 + N) + RECORD,
+        ("PUT wal", 1 + N),
+    ),
+    "conflict": (conflicting, LOOK, ("", 0)),
+}
+
+
+def test_requests_of_writes(client: Client) -> None:
+    for name, (prepare, expected, together) in WRITES.items():
+        assert client.requests(prepare(client), *together) == expected, name
+
+
+def test_requests_of_an_abort_in_the_middle(fast_folder: Path) -> None:
+    """Others have taken a region over: the intents of the other ones have landed. A record says so
+    to readers, who would ask again otherwise."""
+    client = Client(fast_folder, turns=False)
+    client.claim()
+    forget_writers(client.table.uri)
+    with mw.open_table(client.table.uri).writer(turns=False) as other:
+        other.upsert(rows(1, [0]))
+
+    def call() -> None:
+        with pytest.raises(FencedError):
+            client.writer.upsert(rows(1), atomic=True)
+
+    fence = Counter({"GET wal": 1})
+    assert client.requests(call, "PUT wal", N) == intents(N) + fence + RECORD
+
+
+def test_requests_of_strong_reads(client: Client, fast_folder: Path) -> None:
+    """In the writer's process, and elsewhere while nothing is new, they are those of plain rows;
+    elsewhere each new transaction is asked for once, whichever regions it has written."""
+    reader = Client(fast_folder)
+
+    def own() -> None:
+        client.table.scan().read_all()
+
+    def elsewhere() -> None:
+        with as_another_process():
+            assert set(reader.table.to_arrow()["v"].to_pylist()) == {value}
+
+    value = 0
+    elsewhere(), elsewhere(), own()
+    counts: dict[bool, list[Requests]] = {}
+    for atomic in (False, True):
+        counts[atomic] = []
+        for new in (1, 3):
+            for value in range(new):
+                client.writer.upsert(rows(value), atomic=atomic)
+            client.requests(own)
+            together = ("GET transactions", new) if atomic else ("", 0)
+            counts[atomic] += [
+                client.requests(own),
+                reader.requests(elsewhere, *together) - Counter({"GET transactions": new}),
+                reader.requests(elsewhere),
+            ]
+            assert reader.seen.count("GET transactions") == 0
+    assert counts[True] == counts[False]
+
+
+def test_requests_of_a_claim(fast_folder: Path) -> None:
+    """One for each transaction above the manifest. Where nobody has decided over the last one,
+    entry and record are read again behind the fence, and the verdict is put."""
+    client = Client(fast_folder)
+    uri = client.table.uri
+
+    def claim() -> Requests:
+        forget_writers(uri)
+        claimant = Client(fast_folder, turns=False)
+        return claimant.requests(lambda: claimant.writer.upsert(rows(1, [0])))
+
+    def write(count: int, *, atomic: bool) -> None:
+        forget_writers(uri)
+        with mw.open_table(uri).writer(turns=False) as writer:
+            writer.upsert(rows(0))
+            writer.flush()
+            for _ in range(count):
+                writer.upsert(rows(1), atomic=atomic)
+
+    def leave_undecided() -> None:
+        forget_writers(uri)
+        process = Process(uri)
+        writer = process.table.writer(turns=False)
+        writer.upsert(rows(0))
+        writer.flush()
+        process.switch.kill_at(N + 1, before=True)
+        with suppress(MemWalError, OSError):
+            writer.upsert(rows(1), atomic=True)
+        process.kill()
+
+    plain = []
+    for count in (1, 3):
+        write(count, atomic=False)
+        plain.append(claim())
+        write(count, atomic=True)
+        assert claim() - plain[-1] == Counter({"GET transactions": count})
+    leave_undecided()
+    again = Counter({"GET wal": 1, "GET transactions": 2})
+    assert claim() - plain[0] == again + RECORD
+    assert "transactions" not in str(plain)
+
+
+def test_requests_of_history(client: Client) -> None:
+    for _ in range(3):
+        client.writer.upsert(rows(1), atomic=True)
+    requests = client.requests(lambda: mw.history(client.table), "GET transactions", 3)
+    assert requests == Counter({"LIST transactions": 1, "GET transactions": 3})
