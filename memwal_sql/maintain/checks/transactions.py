@@ -28,6 +28,7 @@ from memwal_sql.storage.region.versions import RegionManifests
 
 _RECORD = "restore the file from a copy; without one, the transaction counts as not committed"
 _REFUSED = "compare the rows of its keys with what they should be, and upsert or delete these again"
+_DECIDE = "memwal_sql.outcome() decides whether it is committed"
 
 
 def check_transactions(state: CheckState) -> Iterator[Finding | Probe]:
@@ -92,11 +93,14 @@ def _intent(
         if claims & writers:
             what = f"{name} has no record, though the region was claimed, and written, since"
             yield error(path, f"{what}: its rows are left out", _RECORD)
-    elif verdict is False and head.rows and head.position <= region.flushed:
+    elif not verdict and head.rows and head.position <= region.flushed:
         natives = {h.epoch for h in behind if h.is_claim and h.is_native}
         if natives and _flushed_by(state, region, head.position) in natives:
-            what = f"{name} was not committed, but native code has flushed its {head.rows} rows"
-            yield error(path, what, _REFUSED)
+            decided, remedy = "was not committed", _REFUSED
+            if verdict is None:
+                decided, remedy = "nobody has decided over", f"{_DECIDE}; if not, {_REFUSED}"
+            what = f"{name} {decided}, but native code has flushed its {head.rows} rows"
+            yield error(path, what, remedy)
 
 
 def _is_recent(region: CheckedRegion, head: EntryHead) -> bool:
