@@ -46,7 +46,7 @@ from memwal_sql.state.enable import (
 )
 from memwal_sql.storage.base.memwal_index import commit_details, drop_index, read_details
 from memwal_sql.storage.decoding import decoding
-from memwal_sql.storage.format_versions import OLDEST_VERSION, TRANSACTIONS, Needs
+from memwal_sql.storage.format_versions import TRANSACTIONS, Needs
 from memwal_sql.storage.objects.open import canonical_uri, open_store
 from memwal_sql.storage.objects.options import checked_options
 from memwal_sql.storage.objects.protocol import ObjectStore
@@ -82,7 +82,7 @@ class _Begun:
     def table_record(self) -> TableRecord:
         """The record that the table will have, as if it were there."""
         needs = Needs(TRANSACTIONS, TRANSACTIONS)
-        return TableRecord(OLDEST_VERSION, self.incarnation, self.record_version, needs)
+        return TableRecord(self.incarnation, self.record_version, needs)
 
 
 def older_mem_wals(

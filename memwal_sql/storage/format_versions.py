@@ -40,13 +40,18 @@ class Needs:
 
 def stamp(version: int = OLDEST_VERSION) -> dict[str, Any]:
     """The version fields of a record. All that 0.1.0 knows keep the oldest version, as its readers
-    take no other."""
+    take no other; but for the record `table` where they are not to read the table."""
     return {"format_version": version, "package": __version__}
 
 
 def stamp_of_table() -> dict[str, Any]:
-    """The versions in the record `table` of a table that this package makes."""
-    return {"reader_version": TRANSACTIONS, "writer_version": TRANSACTIONS}
+    """The versions in the record `table` of a table that takes transactions. 0.1.0 looks at the
+    record's own version alone."""
+    return {
+        **stamp(TRANSACTIONS),
+        "reader_version": TRANSACTIONS,
+        "writer_version": TRANSACTIONS,
+    }
 
 
 def check_record_version(path: str, content: Mapping[str, Any]) -> None:

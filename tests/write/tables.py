@@ -66,7 +66,7 @@ class Table:
         sleep: Callable[[float], None] = lambda seconds: None,
         **options: Any,
     ) -> TableWriter:
-        context = TableContext(self.uri, store or self.store, TableRecord(1, self.incarnation))
+        context = TableContext(self.uri, store or self.store, TableRecord(self.incarnation))
         return TableWriter(
             context=context,
             info=self.info,

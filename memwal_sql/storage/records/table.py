@@ -27,6 +27,7 @@ from memwal_sql.errors import (
 )
 from memwal_sql.storage.decoding import decoding, json_object, number_of
 from memwal_sql.storage.format_versions import (
+    OLDEST_VERSION,
     Needs,
     check_needs,
     check_record_version,
@@ -63,7 +64,6 @@ class TableRecord:
     """Which table the regions of this folder belong to, and what it needs; `number` is that of the
     record that says so."""
 
-    format_version: int
     incarnation: UUID
     number: int = 0
     needs: Needs = field(default_factory=Needs)
@@ -127,7 +127,8 @@ class Records:
 
     def create(self, version: int, content: Mapping[str, Any]) -> Record | None:
         """The same at the price of one request, without a check of the record below."""
-        data = json.dumps({**content, **stamp(), "nonce": uuid4().hex}, indent=1).encode()
+        stamped = stamp(content.get("format_version", OLDEST_VERSION))
+        data = json.dumps({**content, **stamped, "nonce": uuid4().hex}, indent=1).encode()
         stored = settle_put(self._store, self.path(version), data)
         return None if stored is None else self._decode(version, stored)
 
@@ -188,7 +189,7 @@ def _table_record(store: ObjectStore, record: Record) -> TableRecord:
         incarnation = UUID(record.content["incarnation"])
         needs = needs_of(record.content)
     check_needs(store.uri, needs, writes=False)
-    return TableRecord(record.content["format_version"], incarnation, record.version, needs)
+    return TableRecord(incarnation, record.version, needs)
 
 
 def table_content(store: ObjectStore, incarnation: UUID) -> dict[str, Any]:
@@ -211,7 +212,7 @@ def write_record(
         return before
     records = Records(store, "table")
     number = 1 if before is None else before.number + 1
-    content = {**table_content(store, incarnation), **stamp()}
+    content = table_content(store, incarnation)
     # No record is ever deleted: a free number is the next one.
     existing = records.create(number, content) or Record(number, content)
     record = _table_record(store, existing)

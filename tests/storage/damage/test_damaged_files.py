@@ -179,7 +179,7 @@ def test_a_generation_path_that_leaves_its_folder_is_refused(damaged: Path, path
 
 def test_an_unknown_storage_version_is_refused(damaged: Path) -> None:
     (record,) = (damaged / "_memwal_sql").rglob("*.json")
-    newer = record.read_text().replace('"format_version": 1', '"format_version": 99')
+    newer = record.read_text().replace('"format_version": 2', '"format_version": 99')
     assert "99" in newer
     record.write_text(newer)
     with refused(str(damaged), record.name, "99", kind=UnknownFormatError):
