@@ -1,7 +1,7 @@
 """The native library: mounts Python plans in DataFusion. Built from native/."""
 
 from collections.abc import Sequence
-from typing import Any, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 import datafusion
 import numpy as np
@@ -552,6 +552,12 @@ class Alteration:
     columns: list[Column]
     column: Reference | None
     new_name: str | None
+
+class Transaction:
+    """BEGIN, COMMIT or ROLLBACK of a transaction."""
+
+    action: Literal["BEGIN", "COMMIT", "ROLLBACK"]
+    level: Literal["serializable", "snapshot"] | None
 
 class Variable:
     """SET, SHOW or RESET of a variable."""

@@ -48,9 +48,9 @@ from memwal_sql.storage.deadlines import deadline
 from memwal_sql.storage.objects.commit_log import register_commit_log
 from memwal_sql.storage.region.versions import ManifestConflictError
 from memwal_sql.table import Table
-from memwal_sql.transaction.handle import Transaction, TransactionResult
+from memwal_sql.transaction.handle import TransactionResult
+from memwal_sql.transactions import Transaction, outcome, run_transaction, transaction
 from memwal_sql.transactions import history as history
-from memwal_sql.transactions import outcome, run_transaction, transaction
 from memwal_sql.version import __version__ as __version__
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.result import WriteResult

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Literal, TypedDict, TypeVar, Unpack
+from typing import Any, Literal, TypedDict, TypeVar, Unpack
+from uuid import UUID
 
+import datafusion
 import pyarrow as pa
 
 from memwal_sql.errors import ConflictError, InvalidCallError
+from memwal_sql.read.changes.offsets import Offsets
+from memwal_sql.session.register import register
+from memwal_sql.session.table_functions import search_functions
+from memwal_sql.statements.run import sql
 from memwal_sql.storage.objects.concurrent import map_remote
 from memwal_sql.storage.records.intent import place_from
 from memwal_sql.storage.records.transactions import TransactionRecord, Transactions
 from memwal_sql.storage.retries import with_retries
 from memwal_sql.table import Table
+from memwal_sql.transaction.begin import Joined
 from memwal_sql.transaction.commit import free_id
-from memwal_sql.transaction.handle import Transaction, home_of
+from memwal_sql.transaction.handle import OpenTransaction, home_of
+from memwal_sql.transaction.table_inside import TableInside
+from memwal_sql.write.ingest.missing import ERROR, KEEP, MissingInInsert, MissingInUpsert
 from memwal_sql.write.statement import Isolation
 
 R = TypeVar("R")
@@ -44,6 +53,107 @@ class TransactionArguments(TypedDict, total=False):
     timeout_s: float
 
 
+class Transaction(OpenTransaction):
+    """A transaction, as `memwal_sql.transaction` begins it; to be used in a `with`.
+
+    It is for one thread.
+    """
+
+    def __init__(
+        self, tables: Mapping[str, Table], **arguments: Unpack[TransactionArguments]
+    ) -> None:
+        """See `memwal_sql.transaction`."""
+        super().__init__(list(tables.values()), **arguments)
+        self._names = dict(zip(tables, self._joined, strict=True))
+        self._session: datafusion.SessionContext | None = None
+
+    def get(self, table: Table | str, keys: Any, columns: Sequence[str] | None = None) -> pa.Table:
+        """See `Table.get`; as of the beginning, with the transaction's own writes."""
+        return self.table(table).get(keys, columns)
+
+    def scan(
+        self,
+        table: Table | str,
+        columns: Sequence[str] | None = None,
+        filter: str | None = None,  # noqa: A002
+        limit: int | None = None,
+    ) -> pa.RecordBatchReader:
+        """See `Table.scan`."""
+        return self.table(table).scan(columns, filter, limit)
+
+    def vector_search(self, table: Table | str, *args: Any, **options: Any) -> pa.Table:
+        """See `Table.vector_search`."""
+        return self.table(table).vector_search(*args, **options)
+
+    def full_text_search(self, table: Table | str, *args: Any, **options: Any) -> pa.Table:
+        """See `Table.full_text_search`."""
+        return self.table(table).full_text_search(*args, **options)
+
+    def upsert(
+        self,
+        table: Table | str,
+        data: Any,
+        *,
+        missing: MissingInUpsert = KEEP,
+        when: str | None = None,
+        set: Mapping[str, str] | None = None,  # noqa: A002
+    ) -> int:
+        """Stage rows; the number of them. See `TableWriter.upsert`."""
+        return self.table(table).upsert(data, missing=missing, when=when, set=set).rows
+
+    def insert(self, table: Table | str, data: Any, *, missing: MissingInInsert = ERROR) -> int:
+        """Stage rows with new keys; the number of them. Raises KeysExistError at once, and the
+        transaction goes on."""
+        return self.table(table).insert_new(data, missing=missing).rows
+
+    def delete(self, table: Table | str, keys: Any, *, when: str | None = None) -> int:
+        """Stage deletes; the number of them. See `TableWriter.delete`."""
+        return self.table(table).delete(keys, when=when).rows
+
+    def expect(self, table: Table | str, offsets: Offsets) -> None:
+        """Commit only if nothing was written to a table after a place, as
+        `table.change_offsets()` gives it. Raises ConflictError now if something was."""
+        joined = self._of(table)
+        for batch in joined.table.changes(after=offsets):
+            if batch.num_rows:
+                region = batch.column("_region")[0].as_py()
+                raise ConflictError(
+                    f"region {region} of {joined.table.uri} was written after the place that was "
+                    "expected: nothing was written",
+                    table=joined.table.uri,
+                    region=UUID(region),
+                    expected=offsets,
+                )
+        joined.whole = True
+
+    def table(self, table: Table | str) -> TableInside:
+        """A table as the transaction sees it, with all of a table's reads."""
+        return self._of(table).inside
+
+    def sql(self, text: str, **parameters: Any) -> datafusion.DataFrame:
+        """Run a query, or a statement that changes rows, over the tables of the transaction under
+        their names; see `memwal_sql.sql`. Changes are staged."""
+        self._check_open()
+        if self._session is None:
+            self._session = datafusion.SessionContext()
+            for name, joined in self._names.items():
+                register(self._session, name, joined.table)
+            search_functions(self._session).slot.open = self
+        return sql(self._session, text, **parameters)
+
+    def _of(self, table: Table | str) -> Joined:
+        self._check_open()
+        if isinstance(table, str) and table in self._names:
+            return self._names[table]
+        for joined in self._joined:
+            own = joined.table.context.identity
+            if isinstance(table, Table) and own == table.context.identity:
+                return joined
+        raise InvalidCallError(
+            f"{table!r} is not a table of this transaction, which has {sorted(self._names)}"
+        )
+
+
 def transaction(
     *tables: Table, named: dict[str, Table] | None = None, **arguments: Unpack[TransactionArguments]
 ) -> Transaction:
@@ -61,7 +171,8 @@ def transaction(
         tables: those that are read or written; `tx.sql` knows each by the last name in its URI.
         named: further tables, by their names in `tx.sql`.
         actor: who it is done for; kept in `history`.
-        operation: what is done; kept in `history`, up to 1,000 characters.
+        operation: what is done; kept in `history`, up to 1,000 characters. By default the
+            statements of `tx.sql` that change rows.
         id: a name for this transaction, such as the place of a message in a queue. It is written
             once however often it is run: where it is committed already, `tx.committed` is true from
             the beginning. The records that tell are kept for 7 days at least.

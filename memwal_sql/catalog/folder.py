@@ -21,6 +21,7 @@ from memwal_sql.errors import (
 from memwal_sql.session.provider import TableProvider
 from memwal_sql.session.register import METADATA_TABLES, metadata_tables
 from memwal_sql.session.table_functions import Registered
+from memwal_sql.session.transaction_slot import TransactionSlot
 from memwal_sql.state.enable import Uri, find_lance
 from memwal_sql.storage.base.memwal_index import read_details
 from memwal_sql.storage.objects.memory import is_in_memory
@@ -42,13 +43,16 @@ class Folder:
         storage_options: Mapping[str, str] | None,
         consistency: str,
         missing: str,
+        slot: TransactionSlot,
     ) -> None:
-        """Raises InvalidCallError for a place that has no folder above it to list it from."""
+        """`slot` is the session's. Raises InvalidCallError for a place that has no folder above it
+        to list it from."""
         self.uri = canonical_uri(uri)
         self.storage_options = storage_options
         self._options = checked_options(storage_options) or None
         self._consistency = consistency
         self._missing = missing
+        self._slot = slot
         self._open: dict[str, Table] = {}
         self._lock = Lock()
         self._opening: dict[str, Lock] = {}
@@ -102,7 +106,9 @@ class Folder:
             about = None if table is None else dict(metadata_tables(of, table))
             return None if about is None else about[name.rpartition("$")[2]]
         if table is not None:
-            return MountedTable(TableProvider(None, table, self._consistency, self._missing))
+            return MountedTable(
+                TableProvider(None, table, self._consistency, self._missing, slot=self._slot)
+            )
         if not _NAME.fullmatch(name):
             return None
         dataset = find_lance(self.location(name), self._options)

@@ -53,8 +53,9 @@ def catalog(
         raise InvalidCallError(f"{name!r} is the catalog of all other tables: give another name")
     check_consistency(consistency)
     check_missing(missing)
-    folder = Folder(uri, storage_options, consistency, missing)
-    search_functions(ctx).add_folder(name, schema, folder)
+    functions = search_functions(ctx)
+    folder = Folder(uri, storage_options, consistency, missing, functions.slot)
+    functions.add_folder(name, schema, folder)
     ctx.register_catalog_provider(name, _Catalog(schema, _Schema(ctx, folder)))
 
 

@@ -168,6 +168,7 @@ for command in (
     show.regions,
     show.generations,
     show.wal,
+    show.history,
     jobs.flush,
     jobs.merge,
     jobs.index,

@@ -33,6 +33,7 @@ from memwal_sql.statements.queries.parsed import parameters_of, statement_texts
 from memwal_sql.statements.queries.places import errors_of_calls
 from memwal_sql.statements.queries.planning import refuse_unused
 from memwal_sql.statements.run import run
+from memwal_sql.statements.transactions import open_transaction
 from memwal_sql.table import Table
 
 _NAME = "t"
@@ -217,6 +218,10 @@ def _run(
         frame = run(context, statement, parameters)
     if frame is None:
         raise InvalidCallError("there is no statement in the text")
+    if open_transaction(context) is not None:
+        raise InvalidCallError(
+            "the statements end within a transaction, and nothing of it was written: add COMMIT"
+        )
     return frame.schema(), _batches(context, frame)
 
 

@@ -1,4 +1,4 @@
-"""Commands that look: `info`, `regions`, `generations`, `wal`."""
+"""Commands that look: `info`, `regions`, `generations`, `wal`, `history`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
+from memwal_sql import transactions
 from memwal_sql.cli.options import (
     CheckpointName,
     Output,
@@ -70,6 +71,21 @@ def wal(
     if limit is not None:
         entries = entries.slice(max(0, entries.num_rows - limit))
     show_rows(entries, output, "no WAL entries")
+
+
+def history(
+    uris: Annotated[
+        list[str], typer.Argument(metavar="URI...", help="The tables whose transactions to list.")
+    ],
+    options: StorageOptions = None,
+    output: OutputOption = Output.TABLE,
+    actor: Annotated[str | None, typer.Option(help="Only those of this actor.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="The newest so many.")] = 1000,
+) -> None:
+    """List committed transactions: time, actor, operation, tables, regions, rows."""
+    tables = [opened(uri, options) for uri in uris]
+    rows = transactions.history(*tables, actor=actor, limit=limit)
+    show_rows(rows, output, "no transactions")
 
 
 def _show_older(mem_wals: list[OlderMemWal], output: Output) -> None:

@@ -285,9 +285,18 @@ class SnapshotCollector:
 
         return self._over_latest(mergeable)
 
-    def read(self, base: BaseTable, filters: Sequence[Predicate], *, strong: bool) -> TableRead:
+    def read(
+        self,
+        base: BaseTable,
+        filters: Sequence[Predicate],
+        *,
+        strong: bool,
+        since: int | None = None,
+        among_others: bool = False,
+    ) -> TableRead:
         """The regions that the filters leave, with their unflushed rows if it is `strong`; to be
-        closed, alone or with those of other tables, and then given to `snapshot_of`."""
+        closed, alone or `among_others` of other tables, and then given to `snapshot_of`. They have
+        the marks of all transactions `since` a position, or else since the previous read."""
         registry, info = self.registry, base.info
         reads: dict[RegionReader, Unflushed] = {}
 
@@ -303,14 +312,13 @@ class SnapshotCollector:
 
         # No answer about a region depends on the existence of others.
         regions, known_regions = registry.pinned_by(base, filters), len(registry)
-        since = None
         if regions is None:
-            if self._context.store.remote and registry:
+            if among_others or (self._context.store.remote and registry):
                 readers = registry.live(base, registry.loaded())
                 run_with(
-                    True,
+                    self._context.store.remote,
                     partial(registry.find_new_regions, base, choose),
-                    partial(read_chosen, readers, None),
+                    partial(read_chosen, readers, since),
                 )
                 since = 0  # regions found now may be newer than the reads of the others
             else:
@@ -342,14 +350,25 @@ class SnapshotCollector:
         return Snapshot(base.info, base.source, collected, read.pruned, gaps=gaps)
 
     @property
-    def _incarnation(self) -> UUID:
+    def incarnation(self) -> UUID:
+        """Identifies the table, even among those that were at its location."""
         return self._context.incarnation
+
+    @property
+    def remote(self) -> bool:
+        """Whether requests take long, so that several are made at once."""
+        return self._context.store.remote
+
+    @property
+    def uri(self) -> str:
+        """The location of the table."""
+        return self._context.uri
 
     def _current(self, base: BaseTable, filters: Sequence[Predicate], *, strong: bool) -> Snapshot:
         read = partial(self.read, base, filters, strong=strong)
         if not strong:
             return self.snapshot_of(read(), {})
-        whole = () if filters else (self._incarnation,)
+        whole = () if filters else (self.incarnation,)
         return self.snapshot_of(*read_closed(read, attrgetter("regions"), whole))
 
     def sources(
@@ -479,7 +498,7 @@ class SnapshotCollector:
             return PinnedRegion(manifest, end)
 
         if recorded is None and consistency == "strong":
-            pinned = tuple(self._pin_logs(base, chosen, () if filters else (self._incarnation,)))
+            pinned = tuple(self._pin_logs(base, chosen, () if filters else (self.incarnation,)))
         else:
             pinned = tuple(map_remote(self._context.store.remote, pin, chosen))
         return PinnedSnapshot(base.version, pinned, len(readers) - len(chosen))

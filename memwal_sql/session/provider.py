@@ -18,6 +18,7 @@ from memwal_sql.errors import InvalidCallError, ReopenError
 from memwal_sql.read.planning import Planner, opened, scan, watched
 from memwal_sql.read.snapshots import check_consistency
 from memwal_sql.session.scalar_functions import TextMatches, analyzed, calls_match, text_matches
+from memwal_sql.session.transaction_slot import TransactionSlot
 from memwal_sql.write.ingest.missing import ERROR, check_missing
 from planner.model import Query, Snapshot
 from planner.predicates.condition import Condition, condition_of
@@ -123,9 +124,11 @@ class TableProvider:
         consistency: str = "strong",
         missing: str = ERROR,
         approximate: bool = False,
+        slot: TransactionSlot | None = None,
     ) -> None:
         """`name` is the registered name, if any. `missing` says what to write into columns that an
-        INSERT leaves out, and `approximate` whether ORDER BY a distance may use an index."""
+        INSERT leaves out, and `approximate` whether ORDER BY a distance may use an index. `slot` is
+        the session's."""
         check_consistency(consistency)
         check_missing(missing)
         self.schema = table.schema
@@ -133,6 +136,7 @@ class TableProvider:
         self._condition = lru_cache(_KNOWN)(partial(condition_of, schema=self.schema))
         self._name = name
         self._table = table
+        self._slot = slot or TransactionSlot()
         self._consistency = consistency
         self._missing = missing
         self._approximate = approximate
@@ -154,7 +158,8 @@ class TableProvider:
 
         `limit` is given only if every filter is exact.
         """
-        note_scan(self._table, self._consistency)
+        table = self._table if self._slot.open is None else self._slot.inside(self._table)
+        note_scan(table, self._consistency)
         conditions = [self._condition(filter_) for filter_ in filters]
         exact = tuple(condition for condition in conditions if _is_exact(condition))
         names = self.schema.names
@@ -168,7 +173,7 @@ class TableProvider:
             return scan(query, snapshot)
 
         predicates = [condition.predicate for condition in conditions]
-        node = self._table.planned(planner, self._consistency, predicates)
+        node = table.planned(planner, self._consistency, predicates)
         query, snapshot = planned[-1]
         nearest = partial(self._nearest, query, snapshot, node)
         return Scan(watched(node, snapshot), nearest, text_matches(exact, snapshot))
@@ -200,7 +205,8 @@ class TableProvider:
 
     def insert(self, rows: memwal_native.ArrowStream) -> int:
         """Upsert the rows of one INSERT statement."""
-        return self._table.insert(pa.RecordBatchReader.from_stream(rows).read_all(), self.schema)
+        table = self._slot.inside(self._table)
+        return table.insert(pa.RecordBatchReader.from_stream(rows).read_all(), self.schema)
 
 
 def answers(filters: Sequence[memwal_native.Predicate], schema: pa.Schema) -> list[str]:

@@ -91,9 +91,9 @@ def mounted(
     if not name_parts(name)[-1]:
         raise InvalidCallError("a table needs a name to be registered under")
     table.refresh()
-    provider = TableProvider(name, table, consistency, missing, approximate)
-    made = MountedTable(provider)
     functions = search_functions(ctx)
+    provider = TableProvider(name, table, consistency, missing, approximate, functions.slot)
+    made = MountedTable(provider)
     for old in functions.left_behind(ctx):  # tables that somebody deregistered directly
         _remove_about(ctx, old)
     functions.add(Registered(name, table, provider.schema, consistency, made, missing, approximate))

@@ -35,8 +35,9 @@ from memwal_sql.search.request import (
 from memwal_sql.session.provider import ReadTable
 from memwal_sql.session.scalar_functions import register_scalar_functions
 from memwal_sql.session.search_provider import SearchProvider
+from memwal_sql.session.transaction_slot import TransactionSlot
 from memwal_sql.write.ingest.missing import ERROR
-from memwal_sql.write.statement import SNAPSHOT
+from memwal_sql.write.statement import SNAPSHOT, Isolation
 
 if TYPE_CHECKING:
     from datafusion import Expr
@@ -149,10 +150,14 @@ class SearchFunctions:
 
     Attributes:
         isolation: the isolation of the session's statements that change rows.
+        actor: who they are done for; kept in `memwal_sql.history`.
+        slot: has the session's transaction, while one is open.
     """
 
     def __init__(self) -> None:
-        self.isolation = SNAPSHOT
+        self.isolation: Isolation = SNAPSHOT
+        self.actor: str | None = None
+        self.slot = TransactionSlot()
         self._tables: dict[TableName, Registered] = {}
         self._folders: dict[tuple[str, str], TableFolder] = {}
 
@@ -192,13 +197,18 @@ class SearchFunctions:
         return None if registration is None else (registration.table, registration.consistency)
 
     def registered(self, name: TableName, session: SessionContext) -> Registered | None:
-        """The registration of the table that the session has under a name; None for another
-        table."""
+        """The registration of the table that the session has under a name, as the session's
+        transaction sees it; None for another table."""
         folder = self.folder(name)
         if folder is not None:
-            return folder.registered(name[-1])
-        registration = self._tables.get(name)
-        return None if registration is None or not registration.is_in(session) else registration
+            registration = folder.registered(name[-1])
+        else:
+            registration = self._tables.get(name)
+            if registration is not None and not registration.is_in(session):
+                return None
+        if registration is None or self.slot.open is None:
+            return registration
+        return registration._replace(table=self.slot.inside(registration.table))
 
     def call(
         self, name: str, function: _Function, *arguments: Expr, session: SessionContext

@@ -70,10 +70,17 @@ class OpenTable(Protocol):
     def closed(self) -> bool:
         """Whether it has been closed."""
 
-    def upsert(self, data: Any) -> Any:
-        """Write rows."""
+    def insert_into(self, rows: pa.Table, description: Any = None) -> Any:
+        """Write whole rows."""
 
-    def change(self, read: Any, *, whole: bool = False, isolation: str = "snapshot") -> Any:
+    def change(
+        self,
+        read: Any,
+        *,
+        whole: bool = False,
+        isolation: str = "snapshot",
+        description: Any = None,
+    ) -> Any:
         """Write rows that it computes from existing rows."""
 
     def sync(self) -> None:

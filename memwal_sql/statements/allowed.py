@@ -20,7 +20,10 @@ _KINDS = {
     **dict.fromkeys(("DELETE", "UPDATE", "TRUNCATE", "MERGE", "INSERT", "REPLACE", "COPY"), "DML"),
     **dict.fromkeys(("CREATE", "ALTER", "DROP"), "DDL"),
     **dict.fromkeys(
-        ("CALL", "SET", "RESET", "PREPARE", "EXECUTE", "DEALLOCATE"),
+        (
+            *("CALL", "SET", "RESET", "PREPARE", "EXECUTE", "DEALLOCATE"),
+            *("BEGIN", "START", "COMMIT", "END", "ROLLBACK"),
+        ),
         "statements",
     ),
 }

@@ -7,6 +7,7 @@ import datafusion
 
 from memwal_native import syntax
 from memwal_sql.errors import InvalidCallError, UnsupportedError
+from memwal_sql.session.table_functions import search_functions
 from memwal_sql.statements.allowed import (
     ALL,
     FILES,
@@ -39,7 +40,13 @@ from memwal_sql.statements.queries.planning import (
 )
 from memwal_sql.statements.queries.query_frames import query_frame
 from memwal_sql.statements.queries.settings import check_catalog, run_variable
+from memwal_sql.statements.transactions import (
+    check_inside,
+    open_transaction,
+    run_transaction_word,
+)
 from memwal_sql.statements.typed_errors import TypedErrorFrame
+from memwal_sql.write.coordinator import Description
 
 
 def sql(
@@ -66,7 +73,8 @@ def sql(
     `t VERSION AS OF 7`, `TIMESTAMP AS OF` and `FOR SYSTEM_TIME AS OF` read the past, searches take
     named arguments (`k => 5`), and `<->`, `<=>` and `<#>` are distances. `CALL memwal.merge('t')`
     and its like run the jobs of a table. CREATE, ALTER and DROP define tables of this package where
-    the statement says so. All other statements are passed to DataFusion unchanged.
+    the statement says so. Statements between BEGIN and COMMIT are one transaction. All other
+    statements are passed to DataFusion unchanged.
 
     Args:
         ctx: the session in which the tables are registered.
@@ -127,13 +135,19 @@ def _answered(
 ) -> datafusion.DataFrame:
     change = _change(ctx, statement)
     if change is not None:
+        text = statement.source.original.strip()
+        described = Description(None, search_functions(ctx).actor, text)
         with change.target.same_columns():
-            return answer(ctx, change.run(ctx, parameters))
+            rows = change.run(ctx, parameters, described)
+        if (transaction := open_transaction(ctx)) is not None:
+            transaction.note(text)
+        return answer(ctx, rows)
     word = statement.sql.word
     if word in QUERY_WORDS:
         return query_frame(ctx, statement.source, parameters, options=options_of(allowed))
     if word == "EXPLAIN":
         return _explain(ctx, statement, parameters)
+    check_inside(ctx, statement)
     done = _done(ctx, statement, parameters)
     if done is not None:
         return done
@@ -178,6 +192,8 @@ def _done(
     match statement.sql.tree:
         case syntax.Call() as tree:
             return called(ctx, statement, tree, parameters)
+        case syntax.Transaction() as tree:
+            return answer(ctx, run_transaction_word(ctx, statement, tree))
         case syntax.Variable() as tree:
             rows = run_variable(ctx, statement, tree)
             return None if rows is None else answer(ctx, rows)
@@ -248,7 +264,7 @@ _PLAIN_CHANGES = frozenset(("DELETE", "UPDATE", "INSERT"))
 _CHANGES = frozenset(("DELETE", "UPDATE", "TRUNCATE", "MERGE", "INSERT", "REPLACE"))
 # Statement of other databases -> what to write instead.
 _INSTEAD: Mapping[str, str] = {
-    "BEGIN": "each statement that changes rows is a transaction of its own",
+    "SAVEPOINT": "a statement that fails leaves what the transaction has staged before",
     "OPTIMIZE": "CALL memwal.compact('t') joins small fragments",
     "VACUUM": "CALL memwal.collect_garbage('t') deletes the files that nobody needs",
 }

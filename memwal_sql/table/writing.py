@@ -26,6 +26,7 @@ from memwal_sql.storage.generation.write import BaseFormat
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.table.handle import TableHandle
 from memwal_sql.write.conditional.resolve import LiveRows, ReadChanges
+from memwal_sql.write.coordinator import Description
 from memwal_sql.write.options import STATEMENT_WRITERS, WriterArguments, WriterOptions
 from memwal_sql.write.result import DURABLE, WriteResult
 from memwal_sql.write.statement import SNAPSHOT
@@ -53,7 +54,9 @@ class WrittenTable(TableHandle):
         base = self._tracker.latest_verified()
         return self._open_writer(base, region=region, options=WriterOptions(**options))
 
-    def insert(self, rows: pa.Table, columns: pa.Schema) -> int:
+    def insert(
+        self, rows: pa.Table, columns: pa.Schema, description: Description | None = None
+    ) -> int:
         """Upsert the rows of an INSERT statement, durably, and return their number.
 
         They go through the writer that this process has open for the table, or through INSERT's
@@ -64,11 +67,14 @@ class WrittenTable(TableHandle):
 
         Args:
             columns: the columns that the statement was planned with.
+            description: what the record of its transaction says, if it is one.
 
         Raises ReopenError if the table has other columns by now, and the errors of
         `TableWriter.upsert`.
         """
-        return self._by_open_writer(columns, lambda writer: writer.upsert(rows)).rows
+        return self._by_open_writer(
+            columns, lambda writer: writer.insert_into(rows, description)
+        ).rows
 
     def change(
         self,
@@ -77,6 +83,7 @@ class WrittenTable(TableHandle):
         *,
         whole: bool = False,
         isolation: str = SNAPSHOT,
+        description: Description | None = None,
     ) -> WriteResult:
         """Write the changes that a statement computes from the rows it reads, durably, by the
         writer that `insert` uses; see `TableWriter.change`. If that is closed before anything is
@@ -85,7 +92,10 @@ class WrittenTable(TableHandle):
         Raises the errors of that, and ReopenError as `insert` does.
         """
         return self._by_open_writer(
-            columns, lambda writer: writer.change(read, whole=whole, isolation=isolation)
+            columns,
+            lambda writer: writer.change(
+                read, whole=whole, isolation=isolation, description=description
+            ),
         )
 
     def _by_open_writer(

@@ -1,18 +1,12 @@
-"""The snapshot that a transaction begins with: one state of several tables."""
+"""The state of the tables of a transaction."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import chain
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from uuid import UUID
 
-from memwal_sql.errors import ContentionError
-from memwal_sql.read.closed import RegionRead, read_closed
-from memwal_sql.read.region import StaleBaseError
-from memwal_sql.read.snapshots import ATTEMPTS, SnapshotCollector, TableRead
-from memwal_sql.state.base_table import BaseTable
+from memwal_sql.read.one_state import TableState, check_unmoved, one_state
 from memwal_sql.state.open_writers import live_table_writer
 from memwal_sql.table import Table
 from memwal_sql.transaction.table_inside import TableInside
@@ -34,49 +28,28 @@ class Joined:
 
     table: Table
     inside: TableInside
-    cuts: Mapping[RegionWriter, Cut] = field(default_factory=dict)
-    ends: Mapping[UUID, int] = field(default_factory=dict)
+    cuts: Mapping[RegionWriter, Cut]
+    ends: Mapping[UUID, int]
     whole: bool = False
 
 
-def join(tables: Sequence[Table]) -> list[Joined]:
-    """The tables in one snapshot, which has every transaction in all of them or in none."""
+def join(tables: Sequence[Table], earlier: Sequence[Joined] = ()) -> list[Joined]:
+    """The tables in one state, which has every transaction in all of them or in none, and in those
+    that have joined earlier. Raises ConflictError where others have written those since."""
     cuts = [_open_cuts(table) for table in tables]
-    collectors = [table.collector for table in tables]
-    whole = {table.context.incarnation for table in tables}
-    for _ in range(ATTEMPTS):
-        bases = [collector.base_for("strong") for collector in collectors]
-
-        read = partial(_read, collectors, bases)
-        reads, tails = read_closed(read, _regions, whole)
-        try:
-            joined = []
-            for table, table_read, opened in zip(tables, reads, cuts, strict=True):
-                snapshot = table.collector.snapshot_of(table_read, tails)
-                snapshot = replace(snapshot, indexes=table_read.base.indexes.infos)
-                ends = {
-                    region.reader.region_id: (
-                        tails[region.reader.place] if tails else region.unflushed.tail
-                    ).end
-                    for region in table_read.regions
-                }
-                inside = TableInside(table, table_read.base, snapshot)
-                joined.append(Joined(table, inside, opened, ends))
-        except StaleBaseError:
-            for collector in collectors:
-                collector.catch_up()
-        else:
-            return joined
-    raise ContentionError("the tables were merged again and again meanwhile: begin again")
+    states = one_state([table.collector for table in tables])
+    incarnations = {table.context.incarnation for table in tables}
+    for joined in earlier:
+        check_unmoved(joined.table.collector, joined.ends, incarnations)
+    return [
+        _joined(table, state, opened)
+        for table, state, opened in zip(tables, states, cuts, strict=True)
+    ]
 
 
-def _read(collectors: Sequence[SnapshotCollector], bases: Sequence[BaseTable]) -> list[TableRead]:
-    pairs = zip(collectors, bases, strict=True)
-    return [collector.read(base, (), strong=True) for collector, base in pairs]
-
-
-def _regions(reads: Sequence[TableRead]) -> Iterable[RegionRead]:
-    return chain.from_iterable(read.regions for read in reads)
+def _joined(table: Table, state: TableState, cuts: Mapping[RegionWriter, Cut]) -> Joined:
+    inside = TableInside(table, state.base, state.snapshot)
+    return Joined(table, inside, cuts, {region: tail.end for region, tail in state.tails.items()})
 
 
 def _open_cuts(table: Table) -> dict[RegionWriter, Cut]:

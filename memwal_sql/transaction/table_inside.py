@@ -9,12 +9,13 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from memwal_sql.errors import UnsupportedError
+from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.read.snapshots import check_consistency
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.table import Table
 from memwal_sql.transaction.staged_rows import StagedRows
 from memwal_sql.write.conditional.resolve import Compute, ReadChanges, Resolved, Resolver
+from memwal_sql.write.coordinator import Description
 from memwal_sql.write.ingest.missing import ERROR, KEEP, MissingInInsert, MissingInUpsert
 from memwal_sql.write.ingest.normalise import Normaliser
 from memwal_sql.write.result import WriteResult
@@ -45,6 +46,11 @@ class OneSnapshot:
         self.has_read_all = False
         self._snapshot = snapshot
         self._staged = staged
+        self._is_over = False
+
+    def end(self) -> None:
+        """Refuse reads from now on: what was staged is forgotten."""
+        self._is_over = True
 
     def query(self, consistency: str, take: Callable[[BaseTable], T]) -> T:
         """The result of `take` over the transaction's base version."""
@@ -54,7 +60,12 @@ class OneSnapshot:
     def snapshot(
         self, _: BaseTable, consistency: str, filters: Sequence[Predicate] = ()
     ) -> Snapshot:
-        """The snapshot, without the regions that `filters` rule out."""
+        """The snapshot, without the regions that `filters` rule out. Raises InvalidCallError after
+        a rollback."""
+        if self._is_over:
+            raise InvalidCallError(
+                "the transaction was rolled back: read the results of its queries before that"
+            )
         info = self.base.info
         regions = self._staged.in_front_of(self._snapshot.regions)
         chosen = prune(filters, regions, info.region_specs, info.schema)
@@ -85,6 +96,7 @@ class TableInside(Table):
     def __init__(self, table: Table, base: BaseTable, snapshot: Snapshot) -> None:
         self.__dict__.update(table.__dict__)
         self._pinned = True
+        self.as_of = table.as_of  # type: ignore[assignment, method-assign]  # the past is as it is
         self._info = base.info
         self._staged = StagedRows(base.info, table.context.incarnation)
         self._stored = base.stored
@@ -158,7 +170,9 @@ class TableInside(Table):
             return self._stage(Resolved(rows))
         return self._computed(*self._resolver.delete(rows, self._resolver.expressions(when, {})))
 
-    def insert(self, rows: pa.Table, columns: pa.Schema) -> int:
+    def insert(
+        self, rows: pa.Table, columns: pa.Schema, description: Description | None = None
+    ) -> int:
         """Stage the rows of an INSERT statement, and return their number."""
         return self._stage(Resolved(self._normaliser.upserts(rows))).rows
 
@@ -169,10 +183,15 @@ class TableInside(Table):
         *,
         whole: bool = False,
         isolation: str = "snapshot",
+        description: Description | None = None,
     ) -> WriteResult:
         """Stage the changes that a statement computes from the rows that it reads."""
         select, _ = self._resolver.change(read)
         return self._stage(select())
+
+    def replace_rows(self, rows: pa.Table | Callable[[], pa.Table]) -> NoReturn:
+        """Raise UnsupportedError."""
+        self._check_present("replace all rows")
 
     def refresh(self) -> None:
         """Nothing: the transaction reads one version."""
@@ -189,5 +208,5 @@ class TableInside(Table):
         skipped, not_found = len(resolved.skipped), resolved.not_found
         return WriteResult(resolved.rows.num_rows, STAGED, {}, skipped, not_found)
 
-    def _check_present(self, what: str) -> None:
+    def _check_present(self, what: str) -> NoReturn:
         raise UnsupportedError(f"a transaction can't {what}: call this outside of it")

@@ -51,6 +51,7 @@ SNAPSHOT: Final = "snapshot"
 SERIALIZABLE: Final = "serializable"
 Isolation = Literal["snapshot", "serializable"]
 _SHOWN_KEYS = 10
+_UNDESCRIBED = Description()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,8 @@ class Statements:
         retrying: held by the one statement that is computed again, so that statements that lost a
             key do not take it from each other.
         order: held while rows are enqueued, by every call of the table's writer.
+        description: what the records of transactions say of them. With an actor, every statement
+            has a record.
     """
 
     primary_key: tuple[str, ...]
@@ -119,6 +122,7 @@ class Statements:
     order: AbstractContextManager[object]
     context: TableContext
     durable: bool
+    description: Description = _UNDESCRIBED
 
     def over_keys(self, keys: pa.RecordBatch, compute: Compute) -> Outcome:
         """Enqueue the rows that `compute` makes of distinct `keys`, rows in the MemTables' schema
@@ -243,6 +247,14 @@ class Statements:
                 return transaction, lost
             return [(writer, writer.enqueue(batch)) for writer, batch in batches.items()], lost
 
+    def transaction_of(self, rows: pa.RecordBatch) -> AtomicWrite | None:
+        """The transaction that writes whole rows; None where one entry suffices, or where they
+        can't be one transaction."""
+        self.make_room(rows.nbytes)
+        parts = self.route(rows)
+        with self.order:
+            return self._transaction(dict(parts), ())
+
     def write_atomically(
         self, parts: Sequence[tuple[RegionWriter, pa.RecordBatch]]
     ) -> TransactionRecord:
@@ -267,15 +279,25 @@ class Statements:
         self, batches: Mapping[RegionWriter, pa.RecordBatch], read: Collection[RegionWriter]
     ) -> AtomicWrite | None:
         """The transaction that writes some regions and has read others; None where one entry
-        suffices, or where they can't be one transaction."""
-        regions = {*batches, *read}
-        if not batches or len(regions) == 1 or not self.context.takes_transactions:
+        suffices, or where they can't be one transaction. Raises UnsupportedError for that if it has
+        an actor."""
+        regions, actor = {*batches, *read}, self.description.actor
+        if not batches or (len(regions) == 1 and actor is None):
             return None
+        if not self.context.takes_transactions:
+            if actor is None:
+                return None
+            raise takes_none(self.context.uri)
         if len(regions) > MOST_PARTS or not all(w.fits(rows) for w, rows in batches.items()):
-            return None
+            if actor is None:
+                return None
+            raise UnsupportedError(
+                f"this statement is too large for one transaction, and so for a record of its "
+                f"actor {actor!r}: nothing was written; RESET memwal.actor, or write fewer rows"
+            )
         none = next(iter(batches.values())).slice(0, 0)
         parts = [Participant(self.context, w, batches.get(w, none)) for w in regions]
-        transaction = AtomicWrite(parts, Description())
+        transaction = AtomicWrite(parts, self.description)
         if not self.durable:  # while others can't enqueue
             transaction.land()
         return transaction

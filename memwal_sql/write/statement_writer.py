@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from memwal_sql.errors import (
     UnsupportedError,
 )
 from memwal_sql.write.conditional.resolve import Compute, Resolved
-from memwal_sql.write.coordinator import AtomicWrite
+from memwal_sql.write.coordinator import AtomicWrite, Description
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.region_writer import RegionWriter
 from memwal_sql.write.region_writers import RegionWriters
@@ -74,6 +74,22 @@ class StatementWriter:
         """See `Statements.as_a_whole`; not serializable."""
         self._check_routes()
         return self._landed(lambda: self.statements.as_a_whole(select))
+
+    def described(self, description: Description) -> StatementWriter:
+        """This, for a statement of which a record says more."""
+        return replace(self, statements=replace(self.statements, description=description))
+
+    def whole_rows(self, rows: pa.RecordBatch) -> WriteResult | None:
+        """Write whole rows as one transaction; None where one entry suffices, or where they can't
+        be one."""
+
+        def land() -> WriteResult | None:
+            transaction = self.statements.transaction_of(rows)
+            if transaction is None:
+                return None
+            return self._land(Outcome(transaction, rows.num_rows, 0, 0))
+
+        return self.writers.in_turn(land)
 
     def claim_all(self) -> list[RegionWriter]:
         """The writers of all regions of the table, which are claimed."""

@@ -35,6 +35,7 @@ from memwal_sql.storage.wal.entry import entry_schema
 from memwal_sql.write.back_pressure import MemoryBudget
 from memwal_sql.write.conditional.recent import Cut
 from memwal_sql.write.conditional.resolve import LiveRows, ReadChanges, Resolver, RowChanges
+from memwal_sql.write.coordinator import Description
 from memwal_sql.write.generation_writer import FindIndexes
 from memwal_sql.write.ingest.conditional_changes import conditional_changes
 from memwal_sql.write.ingest.missing import ERROR, KEEP, MissingInInsert, MissingInUpsert
@@ -266,6 +267,20 @@ class TableWriter:
             *self._resolver.insert(self._normaliser.upserts(data, missing))
         )
 
+    def insert_into(self, rows: pa.Table, description: Description | None = None) -> WriteResult:
+        """Write the whole rows of an INSERT statement, as one transaction if they fit into one.
+
+        Existing rows are replaced. Raises as `upsert` does.
+        """
+        too_large = rows.nbytes > self._options.memtable_bytes
+        if too_large or not self._statements.routes or not rows.num_rows:
+            return self.upsert(rows)
+        self._check_open()
+        batch = self._normaliser.upserts(rows)
+        statements = self._statements.described(description or Description())
+        result = statements.whole_rows(batch)
+        return self._write(batch, lambda batch: batch) if result is None else result
+
     def delete(
         self,
         keys: Any,
@@ -314,7 +329,12 @@ class TableWriter:
         return self._statements.over_rows(*self._resolver.update(set, where), isolation)
 
     def change(
-        self, read: ReadChanges, *, whole: bool = False, isolation: str = SNAPSHOT
+        self,
+        read: ReadChanges,
+        *,
+        whole: bool = False,
+        isolation: str = SNAPSHOT,
+        description: Description | None = None,
     ) -> WriteResult:
         """Write the changes that `read` computes from the table's rows at the time it is called.
 
@@ -332,9 +352,12 @@ class TableWriter:
             return changes
 
         select, compute = self._resolver.change(checked)
+        statements = self._statements
+        if description is not None:
+            statements = statements.described(description)
         if isolation == SERIALIZABLE or not whole:
-            return self._statements.over_rows(select, compute, isolation)
-        return self._statements.as_a_whole(select)
+            return statements.over_rows(select, compute, isolation)
+        return statements.as_a_whole(select)
 
     def apply(
         self, changes: Any, *, op: str = "_op", when: str | None = None, atomic: bool = False

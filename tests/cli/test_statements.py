@@ -138,3 +138,15 @@ def test_a_text_that_can_not_be_read_is_an_error_of_ours(uri: str, command: str,
 def test_a_plan_is_that_of_one_statement(uri: str, text: str) -> None:
     assert failing("explain", uri, text, code=ExitCode.CALL).startswith("InvalidCallError: ")
     assert "physical_plan" in call("explain", uri, "SELECT 1;")
+
+
+def test_transactions_of_a_script_and_their_history(uri: str, tmp_path: Path) -> None:
+    other = mw.create_table(tmp_path / "other", SCHEMA, "id").uri
+    transfer = "SET memwal.actor = 'ana'; BEGIN; DELETE FROM t WHERE id = 1; INSERT INTO o VALUES "
+    assert rows(uri, transfer + "(1, 'a'); COMMIT", "-t", f"o={other}")[0]["count"] == 2
+    error = failing("sql", uri, transfer + "(2, 'b')", "-t", f"o={other}", code=ExitCode.CALL)
+    assert "end within a transaction" in error
+    assert rows(uri, "SELECT count(*) AS n FROM t, o", "-t", f"o={other}") == [{"n": 2}]
+    listed = json.loads(call("history", uri, other, "--output", "json"))
+    assert [(row["actor"], row["upserts"], row["deletes"]) for row in listed] == [("ana", 1, 1)]
+    assert json.loads(call("history", uri, "--actor", "bob", "--output", "json")) == []

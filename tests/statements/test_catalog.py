@@ -15,6 +15,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.catalog.folder import Folder
+from memwal_sql.session.transaction_slot import TransactionSlot
 
 
 @pytest.fixture
@@ -225,7 +226,7 @@ def test_a_table_that_opens_slowly_keeps_no_other_one_waiting(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mw.create_table(folder / "slow.lance", pa.schema({"id": pa.int64()}), "id")
-    tables = Folder(folder, None, "strong", "error")
+    tables = Folder(folder, None, "strong", "error", TransactionSlot())
     begun, may_end, opened = Event(), Event(), []
 
     def opening(place: str, **options: Any) -> mw.Table:

@@ -200,7 +200,7 @@ MISTAKES = {
     "ALTER TABLE nope.public.x ADD COLUMN a INT": "not found",
     "CREATE TABLE x (id INT PRIMARY KEY, v VECTOR(3)) LOCATION 'x'": r"FLOAT\[3\].*column 39: 'VE",
     "ALTER TABLE t ADD COLUMN w VECTOR(3)": r"FLOAT\[3\].*column 28: 'VECTOR'",
-    "BEGIN": "is a transaction of its own",
+    "SAVEPOINT a": "a statement that fails leaves what the transaction",
     "EXPLAIN FORMAT nope SELECT 1": "indent, tree, pgjson or graphviz, .* at line 1, column 16",
     "EXPLAIN FORMAT": "indent, tree, pgjson or graphviz",
     "EXPLAIN CREATE TABLE x (id INT PRIMARY KEY) LOCATION 'x'": "EXPLAIN shows plans of queries",

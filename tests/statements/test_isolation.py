@@ -129,7 +129,10 @@ def test_serializable_calls_of_a_writer(table: mw.Table) -> None:
     ("statement", "message"),
     [
         ("SET memwal.isolation = 'read committed'", "'read committed' must be 'snapshot'"),
-        ("SET memwal.level = 'snapshot'", "the setting is memwal.isolation, at line 1, column 5"),
+        (
+            "SET memwal.level = 'snapshot'",
+            "the settings are memwal.isolation and memwal.actor, at line 1, column 5",
+        ),
         ("SET memwal.isolation 'snapshot'", "Expected: equals sign or TO"),
         ("SET memwal.isolation =", "Expected: variable value"),
     ],

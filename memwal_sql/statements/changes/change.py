@@ -13,12 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from exec_nodes.keys.keys import KeyBatch
+from memwal_sql.session.table_functions import search_functions
 from memwal_sql.statements.changes.reading import Reading, with_keys
 from memwal_sql.statements.changes.returning import Returning
 from memwal_sql.statements.changes.row_actions import RowAction, keys_of, row_changes
 from memwal_sql.statements.changes.target import Target
-from memwal_sql.statements.queries.settings import isolation
 from memwal_sql.write.conditional.resolve import RowChanges
+from memwal_sql.write.coordinator import Description
 
 
 class Change(ABC):
@@ -50,8 +51,14 @@ class Change(ABC):
         """The result without RETURNING, from the kind of change of each row."""
         return {"count": len(kinds)}
 
-    def run(self, ctx: datafusion.SessionContext, parameters: Mapping[str, Any]) -> pa.Table:
-        """Run it durably, and return the rows of RETURNING, or counts."""
+    def run(
+        self,
+        ctx: datafusion.SessionContext,
+        parameters: Mapping[str, Any],
+        description: Description,
+    ) -> pa.Table:
+        """Run it durably, or stage it in the session's transaction, and return the rows of
+        RETURNING, or counts."""
         done: list[_Done] = []
 
         def read(keys: pa.Table | None) -> RowChanges:
@@ -66,9 +73,13 @@ class Change(ABC):
             done.append(_Done.of(reading, actions, self))
             return changes
 
-        level = isolation(ctx)
-        target = self.target
-        target.table.change(read, target.columns, whole=self.reruns_all, isolation=level)
+        self.target.table.change(
+            read,
+            self.target.columns,
+            whole=self.reruns_all,
+            isolation=search_functions(ctx).isolation,
+            description=description,
+        )
         if self.returning is not None:
             return pa.concat_tables([part.returned for part in done])
         kinds = [kind for part in done for kind in part.kinds]

@@ -22,6 +22,7 @@ from memwal_sql.statements.changes.returning import Returning
 from memwal_sql.statements.changes.row_actions import INSERT, UPDATE, RowAction, count_keys, keys_of
 from memwal_sql.statements.changes.target import Target
 from memwal_sql.statements.queries.places import Name
+from memwal_sql.write.coordinator import Description
 
 # The table behind `excluded`: the rows given. The names of its columns are not the table's.
 _GIVEN = "memwal given"
@@ -102,16 +103,21 @@ class Upsert(Change):
         rows = self.given.whole_rows(reading)
         return [RowAction(INSERT, one_a_key(self.target, rows, "last"), replaces=True)]
 
-    def run(self, ctx: datafusion.SessionContext, parameters: Mapping[str, Any]) -> pa.Table:
+    def run(
+        self,
+        ctx: datafusion.SessionContext,
+        parameters: Mapping[str, Any],
+        description: Description,
+    ) -> pa.Table:
         """Write the rows, whatever exists. A query over the table itself is run again for rows that
         another writer changed meanwhile."""
         reading = Reading(ctx, parameters, self.target)
         if self.given.may_read_target(reading):
-            return super().run(ctx, parameters)
+            return super().run(ctx, parameters, description)
         rows = self.given.whole_rows(reading)
         answer = self._answer(reading, rows)
         if rows.num_rows:
-            self.target.table.insert(rows, self.target.columns)
+            self.target.table.insert(rows, self.target.columns, description)
         return answer
 
     def _answer(self, reading: Reading, rows: pa.Table) -> pa.Table:
@@ -125,7 +131,12 @@ class Upsert(Change):
 class Overwrite(Upsert):
     """Rows that replace all rows."""
 
-    def run(self, ctx: datafusion.SessionContext, parameters: Mapping[str, Any]) -> pa.Table:
+    def run(
+        self,
+        ctx: datafusion.SessionContext,
+        parameters: Mapping[str, Any],
+        description: Description,
+    ) -> pa.Table:
         """Write the rows; a query over the table sees all rows that are replaced."""
         table = self.target.table
         answers: list[pa.Table] = []

@@ -46,6 +46,7 @@ from memwal_sql.statements.queries.snapshots import (
     SnapshotTable,
     StatementSnapshots,
     WritableTable,
+    take_together,
 )
 
 # Stands for the table of a search that is not named by a literal.
@@ -112,7 +113,8 @@ def query_frame(
     options: datafusion.SQLOptions = QUERIES,
 ) -> datafusion.DataFrame:
     """The result of a query over the tables of a session. Each table is read in one snapshot, taken
-    at its first use, or in its state at AS OF.
+    at its first use, or in its state at AS OF; those that it names and reads strongly are read in
+    one state, which has every transaction in all of them or in none.
 
     Args:
         strong: a table that is read in its current state, whatever its consistency in the session,
@@ -167,6 +169,7 @@ def _planned(
             is_strong = name in strong or table.uri in uris
             level = "strong" if is_strong else registration.consistency
             levels.setdefault(pinned.state(name, table), []).extend([level] * count)
+    take_together(state for state, named in levels.items() if "strong" in named)
     schemas: dict[tuple[TableName, Moment | None], str] = {}
     tables: dict[str, tuple[str, SnapshotTable, str, bool]] = {}
     for name, moment in times:
@@ -185,7 +188,8 @@ def _planned(
         state: SharedSnapshot | None = None
         if moment is None:
             state = pinned.state(name, table)
-            if len(levels[state]) == 1 and name not in strong and snapshots is None:
+            used_once = len(levels[state]) == 1 and state.together is None
+            if used_once and name not in strong and snapshots is None:
                 continue
             level = max(levels[state], key=CONSISTENCIES.index)
             columns = strong.get(name, columns)

@@ -1,5 +1,7 @@
 """SET, SHOW and RESET of the settings that this package adds to a session."""
 
+from typing import cast
+
 import datafusion
 import pyarrow as pa
 
@@ -7,17 +9,12 @@ from memwal_native.syntax import Variable
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.table_functions import search_functions
 from memwal_sql.statements.queries.parsed import Statement
-from memwal_sql.write.statement import SNAPSHOT, check_isolation
+from memwal_sql.write.statement import SNAPSHOT, Isolation, check_isolation
 
-_NAME = ("memwal", "isolation")
+_ISOLATION, _ACTOR = "memwal.isolation", "memwal.actor"
 _CATALOG, _SCHEMA = "datafusion", "public"
 _DIALECT = "datafusion.sql_parser.dialect"
 _DEFAULTS = ("datafusion.catalog.default_catalog", "datafusion.catalog.default_schema")
-
-
-def isolation(ctx: datafusion.SessionContext) -> str:
-    """The isolation of statements that change rows."""
-    return search_functions(ctx).isolation
 
 
 def check_catalog(ctx: datafusion.SessionContext) -> None:
@@ -43,16 +40,20 @@ def run_variable(
         raise statement.unsupported(message, at)
     if statement.sql.word == "SET" and ".".join(name) == _DIALECT:
         raise statement.unsupported("statements are read in DataFusion's default dialect", at)
-    if name[0] != _NAME[0]:
+    if name[0] != "memwal":
         return None
-    if name != _NAME:
-        raise statement.error(f"the setting is {'.'.join(_NAME)}", at)
+    setting, session = ".".join(name), search_functions(ctx)
+    if setting not in (_ISOLATION, _ACTOR):
+        raise statement.error(f"the settings are {_ISOLATION} and {_ACTOR}", at)
     if statement.sql.word == "SHOW":
-        return pa.table({"name": [".".join(_NAME)], "value": [isolation(ctx)]})
-    if statement.sql.word == "RESET":
-        search_functions(ctx).isolation = SNAPSHOT
-        return pa.table({})
-    level = (variable.value or "").lower()
-    check_isolation(level)
-    search_functions(ctx).isolation = level
+        value = session.isolation if setting == _ISOLATION else session.actor
+        return pa.table({"name": [setting], "value": pa.array([value], pa.string())})
+    if setting == _ACTOR:
+        session.actor = variable.value if statement.sql.word == "SET" else None
+    elif statement.sql.word == "RESET":
+        session.isolation = SNAPSHOT
+    else:
+        level = (variable.value or "").lower()
+        check_isolation(level)
+        session.isolation = cast(Isolation, level)
     return pa.table({})

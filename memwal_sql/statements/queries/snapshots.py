@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from threading import Lock
 from typing import Protocol
 
@@ -12,13 +12,16 @@ from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.node import Node
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.read.lookup import distinct, get_in
+from memwal_sql.read.one_state import one_state
 from memwal_sql.read.planning import Planner, opened
 from memwal_sql.read.snapshots import CONSISTENCIES
 from memwal_sql.session.provider import SqlTable
 from memwal_sql.session.table_functions import TableName
 from memwal_sql.statements.queries.as_of import Moment, PastOf
 from memwal_sql.statements.queries.seen_columns import ColumnsChanged
+from memwal_sql.table import Table
 from memwal_sql.write.conditional.resolve import ReadChanges
+from memwal_sql.write.coordinator import Description
 from memwal_sql.write.result import WriteResult
 from memwal_sql.write.statement import SNAPSHOT
 from planner.model import Snapshot
@@ -42,6 +45,11 @@ class WritableTable(SqlTable, PastOf, Protocol):
     def snapshot(self, consistency: str = "strong") -> Snapshot:
         """A snapshot of the table."""
 
+    def insert(
+        self, rows: pa.Table, columns: pa.Schema, description: Description | None = None
+    ) -> int:
+        """Upsert the rows of an INSERT statement, durably, and return their number."""
+
     def get(self, keys: pa.Table) -> pa.Table:
         """The current rows with these keys, whole, in the order of the keys."""
 
@@ -61,16 +69,40 @@ class WritableTable(SqlTable, PastOf, Protocol):
         *,
         whole: bool = False,
         isolation: str = SNAPSHOT,
+        description: Description | None = None,
     ) -> WriteResult:
         """Write the changes that a statement computes from the rows that it reads."""
 
 
+class TablesTogether:
+    """Tables of which a query reads one state, taken at its first use of one of them."""
+
+    def __init__(self, tables: Sequence[Table]) -> None:
+        self._tables = tables
+        self._lock = Lock()
+        self._taken: dict[Hashable, Snapshot] = {}
+
+    def snapshot(self, of: Hashable) -> Snapshot:
+        """The strong snapshot of the table that `newest_of` identifies so."""
+        with self._lock:
+            if not self._taken:
+                states = one_state([table.collector for table in self._tables])
+                for table, state in zip(self._tables, states, strict=True):
+                    self._taken[table.newest_of] = state.snapshot
+            return self._taken[of]
+
+
 class SharedSnapshot:
     """A snapshot of one table, taken at first use and shared by all names the statement has for
-    it."""
+    it.
+
+    Attributes:
+        together: takes it in one state with those of other tables, where that is needed.
+    """
 
     def __init__(self, table: WritableTable) -> None:
-        self._table = table
+        self.table = table
+        self.together: TablesTogether | None = None
         self._lock = Lock()
         self._taken: tuple[int, Snapshot] | None = None
 
@@ -80,8 +112,27 @@ class SharedSnapshot:
         level = CONSISTENCIES.index(consistency)
         with self._lock:
             if self._taken is None or self._taken[0] < level:
-                self._taken = level, self._table.snapshot(consistency)
+                self._taken = level, self._take(consistency)
             return self._taken[1]
+
+    def _take(self, consistency: str) -> Snapshot:
+        if consistency != "strong" or self.together is None:
+            return self.table.snapshot(consistency)
+        return self.together.snapshot(self.table.newest_of)
+
+
+def take_together(states: Iterable[SharedSnapshot]) -> None:
+    """Take the strong snapshots of several tables in one state. Those of a transaction, and of the
+    past, are taken already."""
+    tables = {
+        state: state.table
+        for state in states
+        if isinstance(state.table, Table) and state.table.newest_of is not None
+    }
+    if len(tables) > 1:
+        together = TablesTogether(list(tables.values()))
+        for state in tables:
+            state.together = together
 
 
 class SnapshotTable:

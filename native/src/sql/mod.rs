@@ -46,5 +46,6 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<definitions::CreateTable>()?;
     module.add_class::<definitions::DropIndex>()?;
     module.add_class::<definitions::Named>()?;
+    module.add_class::<tree::Transaction>()?;
     module.add_class::<tree::Variable>()
 }

@@ -17,7 +17,7 @@ use crate::sql::query::{Past, Search, is_blank, misread_past, searches, without_
 use crate::sql::reader::{Parsed, Reader, Source};
 use crate::sql::tables::{Placed, Tables};
 use crate::sql::text::Tree;
-use crate::sql::tree::{Call, Part, Variable};
+use crate::sql::tree::{Call, Part, Transaction, Variable};
 
 /// A statement.
 #[pyclass(frozen, get_all, skip_from_py_object, module = "memwal_native")]
@@ -170,6 +170,9 @@ impl SqlStatement {
             "MERGE" => tree!(self, py, reader, reader.merge()?),
             "EXPLAIN" => self.read_explain(reader)?,
             "CALL" => tree!(self, py, reader, reader.call()?),
+            "BEGIN" | "START" | "COMMIT" | "END" | "ROLLBACK" => {
+                tree!(self, py, reader, reader.transaction()?);
+            }
             "CREATE" | "DROP" | "ALTER" => self.read_definition(py, reader)?,
             "SET" | "SHOW" | "RESET" => {
                 if let Some(variable) = reader.variable() {
@@ -272,6 +275,42 @@ impl Reader {
         }
         self.parser.expect_token(&Token::RParen)?;
         Ok(Call { name, arguments })
+    }
+
+    /// The start or the end of a transaction.
+    fn transaction(&mut self) -> Parsed<Transaction> {
+        let starts = self.takes(&[Keyword::START]);
+        if starts || self.takes(&[Keyword::BEGIN]) {
+            if starts {
+                self.parser.expect_keyword(Keyword::TRANSACTION)?;
+            } else {
+                self.takes_transaction();
+            }
+            return Ok(Transaction { action: "BEGIN", level: self.isolation_level()? });
+        }
+        let action = if self.takes(&[Keyword::ROLLBACK]) { "ROLLBACK" } else { "COMMIT" };
+        if action == "COMMIT" {
+            self.parser.advance_token(); // or END
+        }
+        self.takes_transaction();
+        Ok(Transaction { action, level: None })
+    }
+
+    fn takes_transaction(&mut self) -> bool {
+        self.takes(&[Keyword::TRANSACTION]) || self.takes(&[Keyword::WORK])
+    }
+
+    fn isolation_level(&mut self) -> Parsed<Option<&'static str>> {
+        if !self.takes(&[Keyword::ISOLATION, Keyword::LEVEL]) {
+            return Ok(None);
+        }
+        if self.takes(&[Keyword::SERIALIZABLE]) {
+            return Ok(Some("serializable"));
+        }
+        if self.takes(&[Keyword::SNAPSHOT]) || self.takes(&[Keyword::REPEATABLE, Keyword::READ]) {
+            return Ok(Some("snapshot"));
+        }
+        self.expected("SERIALIZABLE, SNAPSHOT or REPEATABLE READ")
     }
 
     /// `SET name = value`, `SHOW name` or `RESET name`; None for another form.

@@ -22,7 +22,7 @@ macro_rules! shown {
 }
 pub(crate) use shown;
 
-shown!(Call, Delete, Insert, Merge, Truncate, Update, Variable);
+shown!(Call, Delete, Insert, Merge, Transaction, Truncate, Update, Variable);
 
 /// Characters of the text: `text` is `source[start:end]`.
 #[pyclass(frozen, get_all, skip_from_py_object, module = "memwal_native")]
@@ -293,4 +293,12 @@ pub struct Call {
 pub struct Variable {
     pub name: Reference,
     pub value: Option<String>,
+}
+
+/// BEGIN, COMMIT or ROLLBACK of a transaction; `level` is its isolation level, in lower case.
+#[pyclass(frozen, get_all, skip_from_py_object, module = "memwal_native")]
+#[derive(Clone, Debug)]
+pub struct Transaction {
+    pub action: &'static str,
+    pub level: Option<&'static str>,
 }

@@ -1,0 +1,98 @@
+"""Several tables in one state: every transaction is in all of them or in none (protocol rule
+T12)."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from uuid import UUID
+
+from memwal_sql.errors import ConflictError, NotFoundError, SourceGoneError
+from memwal_sql.read.closed import Place, RegionRead, read_closed
+from memwal_sql.read.region import StaleBaseError, gap_error
+from memwal_sql.read.snapshots import ATTEMPTS, SnapshotCollector, TableRead
+from memwal_sql.state.base_table import BaseTable
+from memwal_sql.state.tail import Tail
+from memwal_sql.storage.objects.concurrent import map_remote
+from planner.model import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """The state of one of the tables.
+
+    Attributes:
+        tails: the unflushed rows of each region, as they are in the snapshot.
+    """
+
+    base: BaseTable
+    snapshot: Snapshot
+    tails: Mapping[UUID, Tail]
+
+
+def one_state(collectors: Sequence[SnapshotCollector]) -> list[TableState]:
+    """The current states of some tables. Raises as `SnapshotCollector.over_base`, and
+    ContentionError where they are flushed again and again meanwhile."""
+    gap: Exception = StaleBaseError()
+    for _ in range(ATTEMPTS):
+        bases = [collector.base_for("strong") for collector in collectors]
+        read = partial(_read, collectors, bases)
+        try:
+            reads, tails = read_closed(read, _regions, {c.incarnation for c in collectors})
+            pairs = zip(collectors, reads, strict=True)
+            return [_state(collector, table_read, tails) for collector, table_read in pairs]
+        except (StaleBaseError, NotFoundError, SourceGoneError) as error:
+            gap = error
+            for collector in collectors:
+                collector.catch_up()
+    raise gap_error(gap)
+
+
+def check_unmoved(
+    collector: SnapshotCollector, ends: Mapping[UUID, int], others: Container[UUID]
+) -> None:
+    """Raise ConflictError if a transaction has written regions after `ends`, and tables among the
+    incarnations of `others`, whose states were taken before this call."""
+    read = collector.read(collector.base_for("strong"), (), strong=True, since=0)
+    for region in read.regions:
+        end = ends.get(region.reader.region_id, 0)
+        unflushed = region.unflushed
+        marks = [mark for mark in unflushed.tail.marks if mark.position > end]
+        parts = [part for mark in marks for part in mark.parts if part.incarnation in others]
+        if parts or unflushed.manifest.last_transaction > end:
+            raise ConflictError(
+                f"another transaction has written {collector.uri} since this one began, and maybe "
+                "tables that it uses only now: nothing was written, run it again",
+                table=collector.uri,
+                region=region.reader.region_id,
+                expected=end,
+            )
+
+
+def _state(
+    collector: SnapshotCollector, read: TableRead, tails: Mapping[Place, Tail]
+) -> TableState:
+    snapshot = collector.snapshot_of(read, tails)
+    return TableState(
+        read.base,
+        replace(snapshot, indexes=read.base.indexes.infos),
+        {
+            region.reader.region_id: tails.get(region.reader.place, region.unflushed.tail)
+            for region in read.regions
+        },
+    )
+
+
+def _read(collectors: Sequence[SnapshotCollector], bases: Sequence[BaseTable]) -> list[TableRead]:
+    def read(pair: tuple[SnapshotCollector, BaseTable]) -> TableRead:
+        collector, base = pair
+        return collector.read(base, (), strong=True, among_others=True)
+
+    remote = any(collector.remote for collector in collectors)
+    return list(map_remote(remote, read, zip(collectors, bases, strict=True)))
+
+
+def _regions(reads: Sequence[TableRead]) -> Iterable[RegionRead]:
+    return chain.from_iterable(read.regions for read in reads)

@@ -1,0 +1,60 @@
+"""BEGIN, COMMIT and ROLLBACK: the transaction of a session."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import datafusion
+import pyarrow as pa
+
+from memwal_native.syntax import Transaction
+from memwal_sql.session.table_functions import search_functions
+from memwal_sql.statements.queries.parsed import Statement
+from memwal_sql.transaction.handle import OpenTransaction
+
+_NOT_INSIDE = frozenset(("CREATE", "ALTER", "DROP", "CALL"))
+
+
+def open_transaction(ctx: datafusion.SessionContext) -> OpenTransaction | None:
+    """The open transaction of a session."""
+    return cast(OpenTransaction | None, search_functions(ctx).slot.open)
+
+
+def run_transaction_word(
+    ctx: datafusion.SessionContext, statement: Statement, tree: Transaction
+) -> pa.Table:
+    """Begin a transaction, or end the open one; the result of COMMIT is its id and the number of
+    rows written.
+
+    Raises InvalidCallError for BEGIN within a transaction, and for COMMIT or ROLLBACK outside of
+    one; and the errors of `OpenTransaction.commit`, after which nothing is open.
+    """
+    functions, transaction = search_functions(ctx), open_transaction(ctx)
+    at = statement.sql.part.start
+    if tree.action == "BEGIN":
+        if transaction is not None:
+            raise statement.error("a transaction is open: COMMIT or ROLLBACK ends it", at)
+        level = tree.level or functions.isolation
+        functions.slot.open = OpenTransaction(actor=functions.actor, isolation=level)
+        return pa.table({})
+    if transaction is None:
+        raise statement.error("no transaction is open: BEGIN begins one", at)
+    functions.slot.open = None
+    if tree.action == "ROLLBACK":
+        transaction.rollback()
+        return pa.table({})
+    result = transaction.commit()
+    return pa.table(
+        {
+            "id": pa.array([result.id or None], pa.string()),
+            "count": pa.array([result.rows], pa.uint64()),
+        }
+    )
+
+
+def check_inside(ctx: datafusion.SessionContext, statement: Statement) -> None:
+    """Raise UnsupportedError for a statement that can't be part of the open transaction."""
+    word = statement.sql.word
+    if word in _NOT_INSIDE and open_transaction(ctx) is not None:
+        message = f"{word} can't be part of a transaction: COMMIT or ROLLBACK first"
+        raise statement.unsupported(message, statement.sql.part.start)

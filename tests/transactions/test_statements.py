@@ -1,0 +1,292 @@
+"""BEGIN, COMMIT and ROLLBACK in `mw.sql`, and queries over several tables in one state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import datafusion
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.read.snapshots import SnapshotCollector
+from tests.model.process import as_another_process
+from tests.statements.test_corpus import entries, shown
+from tests.transactions.test_transaction import ACCOUNTS, JOURNAL
+
+START = [(1, 100), (2, 100), (3, 100)]
+
+
+@pytest.fixture
+def tables(fast_folder: Path) -> dict[str, mw.Table]:
+    """`accounts` and `journal`."""
+    accounts = mw.create_table(
+        str(fast_folder / "accounts.lance"), ACCOUNTS, "id", regions="bucket(id, 4)"
+    )
+    journal = mw.create_table(str(fast_folder / "journal.lance"), JOURNAL, "id")
+    with accounts.writer() as writer:
+        writer.upsert({"id": [1, 2, 3], "n": [100, 100, 100]})
+    return {"accounts": accounts, "journal": journal}
+
+
+@pytest.fixture
+def ctx(tables: dict[str, mw.Table]) -> mw.SessionContext:
+    session = mw.SessionContext()
+    for name, table in tables.items():
+        mw.register(session, name, table)
+    return session
+
+
+def values(ctx: datafusion.SessionContext, query: str) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in mw.sql(ctx, query).to_pylist()]
+
+
+def others(tables: dict[str, mw.Table], name: str) -> list[tuple[Any, ...]]:
+    """The rows that another process reads."""
+    with as_another_process():
+        read = mw.open_table(tables[name].uri).to_arrow().sort_by("id")
+    return [tuple(row.values()) for row in read.to_pylist()]
+
+
+STATEMENTS = [
+    "UPDATE accounts SET n = n - 5 WHERE id = 1",
+    "UPDATE accounts SET n = n + 5 WHERE id = 2",
+    "INSERT INTO journal SELECT id, concat('has ', n) FROM accounts WHERE id < 3",
+    "DELETE FROM accounts WHERE id = 3",
+]
+AFTER = [(1, 95), (2, 105)]
+NOTES = [(1, "has 95"), (2, "has 105")]
+
+
+@pytest.mark.parametrize("ends", ["COMMIT", "END TRANSACTION", "ROLLBACK", "ROLLBACK WORK"])
+@pytest.mark.parametrize("begins", ["BEGIN", "START TRANSACTION ISOLATION LEVEL SERIALIZABLE"])
+def test_statements_between_begin_and_commit_are_one_transaction(
+    tables: dict[str, mw.Table], ctx: mw.SessionContext, begins: str, ends: str
+) -> None:
+    mw.sql(ctx, "CREATE VIEW total AS SELECT sum(n) AS n FROM accounts")
+    mw.sql(ctx, "SET memwal.actor = 'ana'")
+    mw.sql(ctx, begins)
+    for statement in STATEMENTS:
+        mw.sql(ctx, statement)
+    reads: list[tuple[Callable[[], Any], Any]] = [
+        (lambda: values(ctx, "SELECT * FROM accounts ORDER BY id"), AFTER),
+        (lambda: values(ctx, "SELECT * FROM journal ORDER BY id"), NOTES),
+        (lambda: values(ctx, "SELECT a.n, text FROM accounts a JOIN journal USING (id)"), 2),
+        (lambda: values(ctx, "SELECT n FROM total"), [(200,)]),
+        (lambda: ctx.table("accounts").count(), 2),
+        (lambda: values(ctx, "SELECT count(*) FROM accounts x, accounts y"), [(4,)]),
+    ]
+    for read, expected in reads:
+        seen = read()
+        assert (len(seen) if isinstance(seen, list) and expected == 2 else seen) == expected
+    assert others(tables, "accounts") == START and others(tables, "journal") == []
+    answer = values(ctx, ends)
+    if ends.startswith("ROLLBACK"):
+        assert others(tables, "accounts") == START and others(tables, "journal") == []
+        assert mw.history(*tables.values(), actor="ana").num_rows == 0
+    else:
+        assert others(tables, "accounts") == AFTER and others(tables, "journal") == NOTES
+        (entry,) = mw.history(*tables.values(), actor="ana").to_pylist()
+        assert answer == [(entry["id"], 5)]
+        assert entry["operation"] == "; ".join(STATEMENTS)
+    assert values(ctx, "SELECT count(*) FROM accounts x, journal y") in ([(4,)], [(0,)])
+
+
+def test_each_statement_of_the_corpus_does_the_same_inside(fast_folder: Path) -> None:
+    """Design: what a statement gives between BEGIN and COMMIT is what it gives outside."""
+    refused = 0
+    for number, entry in enumerate(entries()):
+        session = datafusion.SessionContext()
+        session.register_record_batches("s", [pa.table({"id": [2, 4], "n": [5, 7]}).to_batches()])
+        schema = pa.schema(
+            [pa.field("id", pa.int64(), nullable=False), ("n", pa.int64()), ("s", pa.string())]
+        )
+        with mw.create_table(str(fast_folder / str(number)), schema, "id") as table:
+            with table.writer() as writer:
+                writer.upsert({"id": [1, 2, 3], "n": [10, 20, 30], "s": ["a", "b", "c"]})
+            if "AS OF" in entry.text:
+                table.checkpoint("start")
+            mw.register(session, "t", table)
+            text = entry.text.replace("{folder}", str(fast_folder / f"{number}-made"))
+            mw.sql(session, "BEGIN")
+            try:
+                answer = mw.sql(session, text).to_pylist()
+            except mw.UnsupportedError as error:
+                refused += 1
+                assert "transaction" in str(error), entry.text
+                continue
+            inside = mw.sql(session, "SELECT * FROM t ORDER BY id").to_pylist()
+            mw.sql(session, "COMMIT")
+            rows = table.to_arrow().sort_by("id").to_pylist()
+        assert sorted(shown(answer).split(", ")) == sorted(entry.answer.split(", ")), entry.text
+        assert shown(inside) == shown(rows) == entry.rows, entry.text
+    assert 0 < refused < 30
+
+
+def test_what_can_not_be_done_says_so_and_leaves_what_was_staged(
+    tables: dict[str, mw.Table], ctx: mw.SessionContext
+) -> None:
+    for outside, message in (("COMMIT", "no transaction is open"), ("ROLLBACK", "no transaction")):
+        with pytest.raises(mw.InvalidCallError, match=message):
+            mw.sql(ctx, outside)
+    mw.sql(ctx, "BEGIN")
+    mw.sql(ctx, STATEMENTS[0])
+    cases: Sequence[tuple[str, type[Exception], str]] = [
+        ("BEGIN", mw.InvalidCallError, "a transaction is open"),
+        ("CREATE TABLE x (id INT PRIMARY KEY)", mw.UnsupportedError, "CREATE can't be part"),
+        ("ALTER TABLE accounts ADD COLUMN m INT", mw.UnsupportedError, "ALTER can't be part"),
+        ("DROP TABLE accounts", mw.UnsupportedError, "DROP can't be part"),
+        ("CALL memwal.merge('accounts')", mw.UnsupportedError, "CALL can't be part"),
+        ("INSERT OVERWRITE accounts SELECT 1, 2", mw.UnsupportedError, "can't replace all rows"),
+        ("SAVEPOINT a", mw.UnsupportedError, "a statement that fails leaves"),
+        ("INSERT INTO accounts VALUES ('x', 1)", mw.InvalidCallError, "x"),
+        ("UPDATE accounts SET n = 1 / 0 WHERE id = 2", mw.InvalidCallError, "zero"),
+        ("COMMIT AND CHAIN", mw.InvalidCallError, "the end of the statement"),
+        ("BEGIN READ ONLY", mw.InvalidCallError, "the end of the statement"),
+        ("BEGIN ISOLATION LEVEL READ COMMITTED", mw.InvalidCallError, "SERIALIZABLE, SNAPSHOT"),
+    ]
+    for text, kind, message in cases:
+        with pytest.raises(kind, match=message):
+            mw.sql(ctx, text)
+    mw.sql(ctx, "COMMIT")
+    assert others(tables, "accounts") == [(1, 95), (2, 100), (3, 100)]
+    only_queries = datafusion.SQLOptions().with_allow_statements(False)
+    with pytest.raises(mw.UnsupportedError, match="do not allow"):
+        mw.sql(ctx, "BEGIN", options=only_queries)
+
+
+def test_a_commit_that_fails_ends_the_transaction(
+    tables: dict[str, mw.Table], ctx: mw.SessionContext
+) -> None:
+    mw.sql(ctx, "BEGIN")
+    mw.sql(ctx, STATEMENTS[0])
+    frame = mw.sql(ctx, "SELECT a.n, b.n FROM accounts a, accounts b WHERE a.id = 1 AND b.id = 1")
+    with tables["accounts"].writer() as writer:
+        writer.upsert({"id": [1], "n": [0]})
+        with pytest.raises(mw.ConflictError):
+            mw.sql(ctx, "COMMIT")
+    assert values(ctx, "SELECT n FROM accounts WHERE id = 1") == [(0,)]
+    with pytest.raises(mw.InvalidCallError, match="rolled back"):
+        frame.to_pylist()  # would show what never was
+    mw.sql(ctx, "BEGIN")
+    mw.sql(ctx, "ROLLBACK")
+
+
+def test_tables_join_at_their_first_use_and_are_closed_with_those_before(
+    tables: dict[str, mw.Table], ctx: mw.SessionContext
+) -> None:
+    """Others write after BEGIN: single rows are seen at a table's first use; a transaction over
+    both tables never by half, whether it is flushed by then or not."""
+    for flushes in (False, True):
+        before = values(ctx, "SELECT max(n) FROM accounts WHERE id = 9")[0][0] or 0
+        mw.sql(ctx, "BEGIN")
+        assert values(ctx, "SELECT count(*) FROM accounts WHERE n = -1") == [(0,)]
+        with as_another_process(), mw.open_table(tables["journal"].uri).writer() as writer:
+            writer.upsert({"id": [8], "text": ["alone"]})
+        assert values(ctx, "SELECT text FROM journal WHERE id = 8") == [("alone",)]
+        mw.sql(ctx, "ROLLBACK")
+        mw.sql(ctx, "BEGIN")
+        mw.sql(ctx, "SELECT count(*) FROM accounts").collect()
+        with as_another_process():
+            both = [mw.open_table(table.uri) for table in tables.values()]
+            with mw.transaction(*both) as tx:
+                tx.upsert(both[0], {"id": [9], "n": [before + 1]})
+                tx.upsert(both[1], {"id": [9], "text": [str(before + 1)]})
+            if flushes:
+                for table in both:
+                    with table.writer() as writer:
+                        writer.upsert({"id": [7] * 4, table.schema.names[1]: [None] * 4})
+                        writer.claim_all()
+                        writer.flush()
+        with pytest.raises(mw.ConflictError, match="since this one began"):
+            values(ctx, "SELECT text FROM journal WHERE id = 9")
+        assert values(ctx, "SELECT count(*) FROM accounts WHERE id = 9") == [(before > 0,)]
+        mw.sql(ctx, "ROLLBACK")
+        query = "SELECT a.n, text FROM accounts a JOIN journal j USING (id) WHERE a.id = 9"
+        assert values(ctx, query) == [(before + 1, str(before + 1))]
+
+
+@pytest.mark.parametrize("flushes", [False, True])
+def test_a_query_over_several_tables_reads_one_state(
+    tables: dict[str, mw.Table],
+    ctx: mw.SessionContext,
+    monkeypatch: pytest.MonkeyPatch,
+    flushes: bool,
+) -> None:
+    """A transaction that is committed between the reads of two tables is in both or in none."""
+    read, calls = SnapshotCollector.read, 0
+
+    def overtaken(self: SnapshotCollector, *args: Any, **named: Any) -> Any:
+        nonlocal calls
+        result = read(self, *args, **named)
+        calls += 1
+        if calls == 1:
+            with as_another_process():
+                both = [mw.open_table(table.uri) for table in tables.values()]
+                with mw.transaction(*both) as tx:
+                    tx.upsert(both[0], {"id": [1], "n": [1]})
+                    tx.upsert(both[1], {"id": [1], "text": ["1"]})
+                if flushes:
+                    for table in both:
+                        with table.writer() as writer:
+                            writer.claim_all()
+                            writer.flush()
+        return result
+
+    monkeypatch.setattr(SnapshotCollector, "read", overtaken)
+    query = "SELECT (SELECT n FROM accounts WHERE id = 1), (SELECT max(text) FROM journal)"
+    assert values(ctx, query) in ([(100, None)], [(1, "1")])
+    assert calls >= 2
+
+
+def test_catalogs_and_two_names_of_one_table(tables: dict[str, mw.Table]) -> None:
+    session = datafusion.SessionContext()
+    folder = tables["accounts"].uri.rpartition("/")[0]
+    mw.catalog(session, folder, "bank")
+    mw.register(session, "a", tables["accounts"])
+    mw.sql(session, "BEGIN")
+    mw.sql(session, "UPDATE bank.public.accounts SET n = 1 WHERE id = 1")
+    mw.sql(session, "UPDATE a SET n = n + 1 WHERE id = 1")
+    assert values(session, "SELECT n FROM a WHERE id = 1") == [(2,)]
+    assert values(session, "SELECT n FROM bank.public.accounts WHERE id = 1") == [(2,)]
+    assert session.sql("SELECT n FROM bank.public.accounts WHERE id = 1").to_pylist() == [{"n": 2}]
+    mw.sql(session, "INSERT INTO bank.public.journal VALUES (1, 'x')")
+    mw.sql(session, "COMMIT")
+    assert others(tables, "accounts")[0] == (1, 2) and others(tables, "journal") == [(1, "x")]
+
+
+def test_an_actor_is_recorded_for_each_statement(
+    tables: dict[str, mw.Table], ctx: mw.SessionContext
+) -> None:
+    mw.sql(ctx, "INSERT INTO journal VALUES (1, 'nobody')")  # one region: a plain entry
+    assert mw.history(*tables.values()).num_rows == 0
+    mw.sql(ctx, "SET memwal.actor = 'ana'")
+    assert values(ctx, "SHOW memwal.actor") == [("memwal.actor", "ana")]
+    statements = [
+        "INSERT INTO journal VALUES (2, 'x'), (3, 'y')",
+        "UPDATE accounts SET n = 0 WHERE id = 1",
+        "DELETE FROM journal WHERE id = 1",
+        "MERGE INTO journal USING (SELECT 4 AS id, 'z' AS text) s ON journal.id = s.id "
+        "WHEN NOT MATCHED THEN INSERT VALUES (s.id, s.text)",
+    ]
+    for statement in statements:
+        mw.sql(ctx, statement)
+    mw.sql(ctx, "RESET memwal.actor")
+    mw.sql(ctx, "UPDATE accounts SET n = n + 1")  # several regions: a record without an actor
+    recorded = mw.history(*tables.values()).to_pylist()[::-1]
+    assert [row["operation"] for row in recorded] == [*statements, "UPDATE accounts SET n = n + 1"]
+    assert [row["actor"] for row in recorded] == ["ana"] * 4 + [None]
+    with pytest.raises(mw.InvalidCallError, match="the settings are"):
+        mw.sql(ctx, "SET memwal.author = 'ana'")
+
+
+def test_an_insert_over_several_regions_is_one_transaction(
+    tables: dict[str, mw.Table], ctx: mw.SessionContext
+) -> None:
+    for run in (ctx.sql, datafusion.SessionContext.sql):
+        text = "INSERT INTO accounts VALUES (11, 1), (12, 1), (13, 1), (14, 1)"
+        before = mw.history(tables["accounts"]).num_rows
+        (run(text) if run == ctx.sql else run(ctx, text)).collect()
+        assert mw.history(tables["accounts"]).num_rows == before + 1
