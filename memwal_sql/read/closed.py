@@ -10,18 +10,17 @@ record (rule T6).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 from uuid import UUID
 
 from memwal_sql.errors import ContentionError
 from memwal_sql.read.region import RegionReader, Unflushed
+from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.tail import Tail
 
 Place = tuple[UUID, UUID]
 """The incarnation of a table, and a region."""
-T = TypeVar("T")
 _ATTEMPTS = 20
 
 
@@ -33,31 +32,51 @@ class RegionRead:
     unflushed: Unflushed
 
 
-def read_closed(
-    read: Callable[[], T],
-    regions: Callable[[T], Iterable[RegionRead]],
-    whole: Container[UUID] = (),
-) -> tuple[T, dict[Place, Tail]]:
-    """What `read` returns, which is called until its `regions` can be closed, and the tails where
-    it may have cut them.
+@dataclass(frozen=True, slots=True)
+class TableRead:
+    """The regions of a table as one read found them, over a base version.
 
-    `whole` are the incarnations of tables of which every region is in scope: a transaction that has
-    written another one has made it meanwhile. Raises ContentionError where it does not come about.
+    Attributes:
+        pruned: how many others the filters ruled out.
+        open_of: the table's incarnation where regions that this read has not found may exist by
+            now; None where it was about regions that are all there.
+    """
+
+    base: BaseTable
+    regions: Sequence[RegionRead]
+    pruned: int = 0
+    open_of: UUID | None = None
+
+
+def read_closed(
+    read: Callable[[], Sequence[TableRead]],
+) -> tuple[Sequence[TableRead], dict[Place, Tail]]:
+    """What `read` returns, which is called until its regions can be closed, and the tails where it
+    may have cut them.
+
+    A transaction that has written a region that the read of an open table lacks has made it
+    meanwhile. Raises ContentionError where it does not come about.
     """
     absent: set[Place] = set()
     for _ in range(_ATTEMPTS):
-        result = read()
-        reads = list(regions(result))
-        jumped = [region for region in reads if region.unflushed.jumped]
-        if jumped and len(reads) > 1:
+        tables = read()
+        reads: list[RegionRead] = []
+        is_open = jumped = marked = False
+        for table in tables:
+            is_open |= table.open_of is not None
+            for region in table.regions:
+                jumped |= region.unflushed.jumped
+                marked |= region.unflushed.tail.marks != ()
+                reads += (region,)
+        if jumped and (is_open or len(reads) > 1):
             continue
-        if not [region for region in reads if region.unflushed.tail.marks]:
-            return result, {}
+        if not marked:
+            return tables, {}
         tails = {region.reader.place: region.unflushed.tail for region in reads}
-        strangers = _strangers(tails, whole)
+        strangers = _strangers(tails, {table.open_of for table in tables})
         if strangers <= absent and (cut := closed(tails)) is not None:
-            return result, cut
-        absent |= strangers  # those that another look does not find were dropped
+            return tables, cut
+        absent |= strangers  # those that another look does not find were dropped, or are pruned
     raise ContentionError(
         f"transactions were flushed {_ATTEMPTS} times while the regions of a query were looked at: "
         "run it again"
@@ -88,7 +107,7 @@ def closed(tails: Mapping[Place, Tail]) -> dict[Place, Tail] | None:
             return result
 
 
-def _strangers(tails: Mapping[Place, Tail], whole: Container[UUID]) -> set[Place]:
+def _strangers(tails: Mapping[Place, Tail], whole: Container[UUID | None]) -> set[Place]:
     """The regions of whole tables that transactions have written and that the look did not find."""
     parts = (part for tail in tails.values() for mark in tail.marks for part in mark.parts)
     return {part.place for part in parts if part.incarnation in whole} - tails.keys()

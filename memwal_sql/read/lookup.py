@@ -41,17 +41,23 @@ def get(
 
         def read(meanwhile: Callable[[list[Source]], None] | None) -> None:
             regions = _regions_of(collector, base, keys.values[0])
-            sources.extend(_sources(collector, base, regions, meanwhile))
+            sources.extend(collector.sources(base, regions, meanwhile))
 
         if collector.takes_a_while:
             run_with(True, partial(read, None), partial(row.read, ()))
         else:
             read(row.read)
         return find_one(keys, chain(*sources, (row,)), output)
-    routes = list(_routes(collector, base, keys))
-    sources = _sources(collector, base, [region for region, _ in routes])
-    places = (where for _, where in routes)
-    return _collect(keys, zip(sources, places, strict=True), base.source, output)
+    places: list[Places] = []
+
+    def route() -> tuple[list[RegionReader], bool]:
+        routes = list(_routes(collector, base, keys))
+        places[:] = [where for region, where in routes if region is not None]
+        regions = [region for region, _ in routes if region is not None]
+        return regions, len(regions) == len(routes)
+
+    parts = zip(collector.routed_sources(base, route), places, strict=True)
+    return _collect(keys, parts, base.source, output)
 
 
 def _regions_of(collector: SnapshotCollector, base: BaseTable, key: Hashable) -> list[RegionReader]:
@@ -69,8 +75,9 @@ def _regions_of(collector: SnapshotCollector, base: BaseTable, key: Hashable) ->
 
 def _routes(
     collector: SnapshotCollector, base: BaseTable, keys: KeyBatch
-) -> Iterator[tuple[RegionReader, Places]]:
-    """Each region that may have some of the keys, with the positions of those keys.
+) -> Iterator[tuple[RegionReader | None, Places]]:
+    """Each region that may have some of the keys, None where it does not exist, with the positions
+    of those keys.
 
     A region without values may have any key (protocol rule 1).
     """
@@ -81,8 +88,7 @@ def _routes(
         }
         for number, values_key in enumerate(values_keys):
             region = collector.registry.region_of(base, values_key, values_keys)
-            if region is not None:
-                yield region, np.flatnonzero(index == number)
+            yield region, np.flatnonzero(index == number)
     for region in collector.registry.without_values(base):
         yield region, np.arange(len(keys))
 
@@ -103,19 +109,6 @@ class _BaseRow:
 
     def last(self, key: KeyBatch, columns: Sequence[str]) -> tuple[pa.Table, bool] | None:
         return self._read[0] if self._read else self._source.last(key, columns)
-
-
-def _sources(
-    collector: SnapshotCollector,
-    base: BaseTable,
-    regions: Sequence[RegionReader],
-    meanwhile: Callable[[list[Source]], None] | None = None,
-) -> list[tuple[Source, ...]]:
-    """The sources of each region, newest first; for `meanwhile` see `SnapshotCollector.sources`."""
-    region_sources = collector.sources(base, regions, meanwhile)
-    if None in [region.values for region in regions]:
-        collector.registry.check_values(base, zip(regions, region_sources, strict=True))
-    return region_sources
 
 
 def get_in(snapshot: Snapshot, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:

@@ -3,16 +3,15 @@ T12)."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from uuid import UUID
 
 from memwal_sql.errors import ConflictError, NotFoundError, SourceGoneError
-from memwal_sql.read.closed import Place, RegionRead, read_closed
+from memwal_sql.read.closed import Place, TableRead, read_closed
 from memwal_sql.read.region import StaleBaseError, gap_error
-from memwal_sql.read.snapshots import ATTEMPTS, SnapshotCollector, TableRead
+from memwal_sql.read.snapshots import ATTEMPTS, SnapshotCollector
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.tail import Tail
 from memwal_sql.storage.objects.concurrent import map_remote
@@ -40,7 +39,7 @@ def one_state(collectors: Sequence[SnapshotCollector]) -> list[TableState]:
         bases = [collector.base_for("strong") for collector in collectors]
         read = partial(_read, collectors, bases)
         try:
-            reads, tails = read_closed(read, _regions, {c.incarnation for c in collectors})
+            reads, tails = read_closed(read)
             pairs = zip(collectors, reads, strict=True)
             return [_state(collector, table_read, tails) for collector, table_read in pairs]
         except (StaleBaseError, NotFoundError, SourceGoneError) as error:
@@ -92,7 +91,3 @@ def _read(collectors: Sequence[SnapshotCollector], bases: Sequence[BaseTable]) -
 
     remote = any(collector.remote for collector in collectors)
     return list(map_remote(remote, read, zip(collectors, bases, strict=True)))
-
-
-def _regions(reads: Sequence[TableRead]) -> Iterable[RegionRead]:
-    return chain.from_iterable(read.regions for read in reads)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from operator import attrgetter
 from threading import Lock
 from typing import Literal, TypeVar
 from uuid import UUID
@@ -23,7 +22,7 @@ from memwal_sql.errors import (
     TableReplacedError,
 )
 from memwal_sql.life_log import deferred_logs, life_log
-from memwal_sql.read.closed import Place, RegionRead, read_closed
+from memwal_sql.read.closed import Place, RegionRead, TableRead, read_closed
 from memwal_sql.read.index_lag import IndexGaps
 from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot, PinnedTable
 from memwal_sql.read.recorded import (
@@ -61,16 +60,6 @@ ATTEMPTS = 8
 _MOST_CHECKED = 4
 T = TypeVar("T")
 R = TypeVar("R")
-
-
-@dataclass(frozen=True, slots=True)
-class TableRead:
-    """The regions of a table as one read found them, over a base version, and how many others the
-    filters ruled out."""
-
-    base: BaseTable
-    regions: list[RegionRead]
-    pruned: int
 
 
 def check_consistency(value: str) -> None:
@@ -312,6 +301,7 @@ class SnapshotCollector:
 
         # No answer about a region depends on the existence of others.
         regions, known_regions = registry.pinned_by(base, filters), len(registry)
+        are_all = regions is not None
         if regions is None:
             if among_others or (self._context.store.remote and registry):
                 readers = registry.live(base, registry.loaded())
@@ -330,7 +320,8 @@ class SnapshotCollector:
         if pruned:
             every = pruned + len(chosen)
             _log.debug("%s: %d of %d regions pruned", self._context.uri, pruned, every)
-        return TableRead(base, [RegionRead(reader, reads[reader]) for reader in chosen], pruned)
+        region_reads = [RegionRead(reader, reads[reader]) for reader in chosen]
+        return TableRead(base, region_reads, pruned, None if are_all else self._context.incarnation)
 
     def snapshot_of(self, read: TableRead, tails: Mapping[Place, Tail]) -> Snapshot:
         """The snapshot of a read, with other tails where the read was closed."""
@@ -365,11 +356,10 @@ class SnapshotCollector:
         return self._context.uri
 
     def _current(self, base: BaseTable, filters: Sequence[Predicate], *, strong: bool) -> Snapshot:
-        read = partial(self.read, base, filters, strong=strong)
         if not strong:
-            return self.snapshot_of(read(), {})
-        whole = () if filters else (self.incarnation,)
-        return self.snapshot_of(*read_closed(read, attrgetter("regions"), whole))
+            return self.snapshot_of(self.read(base, filters, strong=False), {})
+        (read,), tails = read_closed(lambda: (self.read(base, filters, strong=True),))
+        return self.snapshot_of(read, tails)
 
     def sources(
         self,
@@ -381,19 +371,49 @@ class SnapshotCollector:
         called with the sources that are in memory."""
         if len(regions) == 1:  # nothing to close
             (unflushed,) = self._read_regions(base, regions, meanwhile, strong=True)
-            return [regions[0].sources(base, unflushed.manifest, unflushed.tail.memtables)]
-        read = partial(self._read_all, base, regions, meanwhile)
-        reads, tails = read_closed(read, iter)
-        return [_sources(region, base, tails) for region in reads]
+            sources = [regions[0].sources(base, unflushed.manifest, unflushed.tail.memtables)]
+            self._check_values(base, regions, sources)
+            return sources
+        return self.routed_sources(base, lambda: (regions, True), meanwhile)
+
+    def routed_sources(
+        self,
+        base: BaseTable,
+        route: Callable[[], tuple[Sequence[RegionReader], bool]],
+        meanwhile: Callable[[list[Source]], None] | None = None,
+    ) -> list[tuple[Source, ...]]:
+        """As `sources`, of the regions that `route` gives. It also says whether these are all; if
+        not, it is called again where one may have been made meanwhile."""
+
+        def read() -> tuple[TableRead]:
+            regions, are_all = route()
+            open_of = None if are_all else self.incarnation
+            return self._read_all(base, regions, meanwhile, open_of)
+
+        (table,), tails = read_closed(read)
+        sources = [_sources(region, base, tails) for region in table.regions]
+        self._check_values(base, [region.reader for region in table.regions], sources)
+        return sources
+
+    def _check_values(
+        self,
+        base: BaseTable,
+        regions: Sequence[RegionReader],
+        sources: Sequence[tuple[Source, ...]],
+    ) -> None:
+        if None in [region.values for region in regions]:
+            self.registry.check_values(base, zip(regions, sources, strict=True))
 
     def _read_all(
         self,
         base: BaseTable,
         regions: Sequence[RegionReader],
         meanwhile: Callable[[list[Source]], None] | None = None,
-    ) -> list[RegionRead]:
+        open_of: UUID | None = None,
+    ) -> tuple[TableRead]:
         reads = self._read_regions(base, regions, meanwhile, strong=True)
-        return [RegionRead(*pair) for pair in zip(regions, reads, strict=True)]
+        pairs = zip(regions, reads, strict=True)
+        return (TableRead(base, [RegionRead(*pair) for pair in pairs], open_of=open_of),)
 
     def _read_regions(
         self,
@@ -422,18 +442,25 @@ class SnapshotCollector:
             run_with(True, ask_regions, partial(meanwhile, sources_known))
         return map_remote(True, lambda pair: pair[0].end_read(pair[1]), pairs)
 
-    def _pin_logs(
-        self, base: BaseTable, regions: Sequence[RegionReader], whole: Sequence[UUID]
-    ) -> Iterator[PinnedRegion]:
+    def _pin_logs(self, base: BaseTable, filters: Sequence[Predicate]) -> PinnedSnapshot:
         """The regions with the ends of their logs. Other processes find rows only there."""
-        for region in regions:
-            region.complete_log()
-        reads, tails = read_closed(partial(self._read_all, base, regions), iter, whole)
-        for read in reads:
+
+        def read_all() -> tuple[TableRead]:
+            regions = self.registry.live(base, self.registry.regions(base))
+            chosen = prune(filters, regions, base.info.region_specs, base.info.schema)
+            for region in chosen:
+                region.complete_log()
+            (table,) = self._read_all(base, chosen, open_of=self.incarnation)
+            return (replace(table, pruned=len(regions) - len(chosen)),)
+
+        (table,), tails = read_closed(read_all)
+        pinned = []
+        for read in table.regions:
             _sources(read, base, tails)  # raises if this base version is too old
             tail = tails[read.reader.place] if tails else read.unflushed.tail
             manifest = read.unflushed.manifest
-            yield PinnedRegion(manifest, read.reader.whole_end(manifest, tail.end + 1))
+            pinned.append(PinnedRegion(manifest, read.reader.whole_end(manifest, tail.end + 1)))
+        return PinnedSnapshot(base.version, tuple(pinned), table.pruned)
 
     def _recorded(self, base: BaseTable, filters: Sequence[Predicate]) -> Snapshot:
         if self._checkpoint is not None:
@@ -478,6 +505,8 @@ class SnapshotCollector:
             recorded = recorded_regions(self._context, base)
             if recorded is None and self.pinned:
                 return PinnedSnapshot(base.version, ())
+        if recorded is None and consistency == "strong":
+            return self._pin_logs(base, filters)
         registry = self.registry
         if recorded is None:
             regions = [
@@ -497,10 +526,7 @@ class SnapshotCollector:
             region.sources(base, manifest, ())  # raises if this base version is too old
             return PinnedRegion(manifest, end)
 
-        if recorded is None and consistency == "strong":
-            pinned = tuple(self._pin_logs(base, chosen, () if filters else (self.incarnation,)))
-        else:
-            pinned = tuple(map_remote(self._context.store.remote, pin, chosen))
+        pinned = tuple(map_remote(self._context.store.remote, pin, chosen))
         return PinnedSnapshot(base.version, pinned, len(readers) - len(chosen))
 
 

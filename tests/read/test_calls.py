@@ -39,9 +39,9 @@ _WARM_UP, _COUNTED = 40, 5
 # match. A scan reads Lance in another thread, where no signal handler runs. The unflushed rows of
 # several regions are closed over transactions, and a write notices that its turn has ended.
 _MOST: Mapping[str, int] = {
-    "SELECT with a filter": 306,
+    "SELECT with a filter": 308,
     "table.scan with a filter": 488,
-    "SELECT by key": 196,
+    "SELECT by key": 197,
     "get in the base": 117,
     "get of a list of one": 117,
     "get in a generation": 119,

@@ -3,9 +3,11 @@ the rule that it names."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
@@ -65,6 +67,62 @@ def test_a_read_that_a_transaction_overtakes_between_two_regions_is_whole(
         assert len(values(reader)) == 1
         assert values(reader) == {1}
         assert count > 3
+
+
+def test_a_read_that_a_new_region_overtakes_is_whole(
+    fast_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transaction that makes a region while a read is on its way: T11, T12, over each kind of
+    read."""
+    schema = pa.schema(
+        [pa.field("day", pa.int64(), False), pa.field("id", pa.int64(), False), ("v", pa.int64())]
+    )
+    reads: dict[str, Callable[[mw.Table], list[int]]] = {
+        "all": lambda table: table.to_arrow(["v"])["v"].to_pylist(),
+        "filtered": lambda table: table.scan(["v"], "v >= 0").read_all()["v"].to_pylist(),
+        "of days": lambda table: table.scan(["v"], "day IN (1, 2)").read_all()["v"].to_pylist(),
+        "of keys": lambda table: table.get([(1, 1), (2, 1)], ["v"])["v"].to_pylist(),
+        "pinned": lambda table: read_pinned(table),
+    }
+    for number, (name, read) in enumerate((n, r) for n, r in reads.items() for _ in range(2)):
+        uri, flushes = str(fast_folder / str(number)), number % 2
+        table = mw.create_table(uri, schema, ["day", "id"], regions="identity(day)")
+        with table.writer() as writer:
+            writer.upsert({"day": [1], "id": [1], "v": [0]})
+        with as_another_process():
+            reader = mw.open_table(uri)
+            assert read(reader) == [0]
+            begin_read, calls = RegionReader.begin_read, 0
+
+            def overtaken(
+                self: RegionReader,
+                *args: Any,
+                uri: str = uri,
+                flushes: int = flushes,
+                begin_read: Any = begin_read,
+                **named: Any,
+            ) -> Any:
+                nonlocal calls
+                calls += 1
+                if calls == 1:
+                    with as_another_process(), mw.open_table(uri).writer() as writer:
+                        writer.upsert({"day": [1, 2], "id": [1, 1], "v": [1, 1]}, atomic=True)
+                        if flushes:
+                            writer.flush()
+                return begin_read(self, *args, **named)
+
+            with monkeypatch.context() as patched:
+                patched.setattr(RegionReader, "begin_read", overtaken)
+                assert read(reader) in ([0], [1, 1]), (name, flushes)
+            assert calls > 0 and read(reader) == [1, 1], (name, flushes)
+
+
+def read_pinned(table: mw.Table) -> list[int]:
+    """The rows of a checkpoint of now."""
+    name = f"c{uuid4().hex}"
+    table.checkpoint(name)
+    values: list[int] = table.as_of(checkpoint=name).to_arrow(["v"])["v"].to_pylist()
+    return values
 
 
 @pytest.fixture
