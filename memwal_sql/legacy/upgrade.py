@@ -1,4 +1,4 @@
-"""Upgrades tables of the older MemWAL format (specification 3).
+"""Upgrades tables of the older MemWAL format (specification 3); `raising` those of version 1.
 
 What was merged is in the base table and stays as it is. The rows of every other MemWAL are only in
 its WAL, whose form is its writer's own: the caller gives a function that reads it, and the rows go
@@ -31,6 +31,7 @@ from memwal_sql.legacy.format import (
     decode_older,
     read_older_index,
 )
+from memwal_sql.legacy.raising import raise_version
 from memwal_sql.life_log import life_log
 from memwal_sql.maintain.progress import Progress, Report, report_nothing
 from memwal_sql.state.context import TableContext
@@ -104,7 +105,14 @@ def upgrade(
     storage_options: Mapping[str, str] | None = None,
     progress: Report | None = None,
 ) -> Table:
-    """Move a table of the older format to the current one, and open it.
+    """Move a table of an older format to the current one, and open it: the MemWAL format before
+    that of Lance 13, to which the arguments belong, or version 1 of memwal_sql 0.1, which takes no
+    transactions. A table of the current format is opened as it is.
+
+    A table of version 1 keeps its files, and programs that are too old for transactions are shut
+    out: their writers are fenced, and they can't open the table any more. A program of 0.1 that has
+    it open does not look again, so end these first. Handles of this version read and write on; they
+    take transactions once the table is opened again.
 
     Args:
         read_wal: reads the WAL of a MemWAL that is not merged; needed when there is one.
@@ -112,15 +120,16 @@ def upgrade(
         regions: as for `create_table`. With `mw.manual()` the regions keep their names.
         progress: gets a record after every MemWAL.
 
-    Raises InvalidCallError, before anything is changed, for a table of another format, for
+    Raises InvalidCallError, before anything is changed, for a table without a MemWAL, for
     arguments that do not fit it, and with the list of what would be lost when there is a MemWAL to
     be read and no `read_wal`. A crash loses nothing: run it again. It then has to be given the same
-    primary key and regions.
+    primary key and regions. Raises RetryError if others keep coming in between.
     """
     uri, store, dataset = _opened(uri, storage_options)
     begun = _begun(uri, store, dataset)
     if begun is None:
-        raise InvalidCallError(f"{uri} has no MemWAL index of the older format: open or enable it")
+        older = read_wal, primary_key, regions
+        return _raised(uri, storage_options, has_arguments=older != (None, None, None))
     mem_wals = decode_older(begun.message, uri)
     _check_nothing_is_lost(uri, mem_wals, read_wal)
     keys, spec = key_and_spec(uri, dataset, primary_key, regions)
@@ -139,6 +148,28 @@ def upgrade(
     Records(store, "table").put(begun.record_version + 1, table_content(store, begun.incarnation))
     _log.info("upgraded %s: %d MemWALs of the older format", uri, len(mem_wals))
     return open_table(uri, storage_options=storage_options)
+
+
+def _raised(uri: str, options: Mapping[str, str] | None, *, has_arguments: bool) -> Table:
+    """The table with all of today's format; of version 1 before."""
+    table = open_table(uri, storage_options=options)
+    record = table.context.record
+    if record is None:
+        raise InvalidCallError(
+            f"{uri} has no MemWAL index of an older format, and Lance or LanceDB has made it: open "
+            "it as it is"
+        )
+    if has_arguments:
+        raise InvalidCallError(
+            f"{uri} has no MemWAL index of the older format: leave out read_wal, primary_key and "
+            "regions"
+        )
+    if table.context.takes_transactions:
+        return table
+    raise_version(table, record)
+    table.close()
+    _log.info("upgraded %s to the version that takes transactions", uri)
+    return open_table(uri, storage_options=options)
 
 
 def _opened(uri: Uri, storage_options: Mapping[str, str] | None) -> tuple[str, ObjectStore, Any]:

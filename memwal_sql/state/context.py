@@ -55,7 +55,9 @@ class TableContext:
     @property
     def takes_transactions(self) -> bool:
         """Whether every reader and writer of the table knows transactions."""
-        return self.record is not None and self.record.needs.writer >= TRANSACTIONS
+        if self.record is None or self.record.is_raising:
+            return False
+        return self.record.needs.writer >= TRANSACTIONS
 
     @lazy_property
     def verdicts(self) -> Verdicts:

@@ -3,9 +3,10 @@
 Every record says which version it has. The record `table` also says the least version that readers
 and writers of the table must know, so that a format that only writers must know, or that nobody has
 written yet, shuts nobody out. Who raises them puts the next record, commits a version of the base
-table and claims every region, in this order. Readers look at the record when they meet a new base
-version; writers once a claim's epoch is committed, and before a flush or a job commits anything.
-So a package that is too old, and has the table open, is either fenced or refused.
+table, claims every region, and says in another record that this is done (`legacy/raising`). Readers
+look at the record when they meet a new base version; writers once a claim's epoch is committed, and
+before a flush or a job commits anything. So a package that is too old, and has the table open, is
+either fenced or refused; 0.1.0 looks when it opens a table, and never again.
 """
 
 from __future__ import annotations

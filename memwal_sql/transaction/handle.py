@@ -148,7 +148,7 @@ class OpenTransaction:
     def _join(self, tables: Sequence[Table]) -> list[Joined]:
         for table in tables:
             if not table.context.takes_transactions:
-                raise takes_none(table.uri)
+                raise takes_none(table.context)
         return join(tables, self._joined) if tables else []
 
     @property

@@ -75,11 +75,16 @@ class Description:
     operation: str | None = None
 
 
-def takes_none(uri: str) -> UnsupportedError:
-    """The error for a table that older packages read and write."""
+def takes_none(context: TableContext) -> UnsupportedError:
+    """The error for a table that programs read and write which know no transactions."""
+    text = f"{context.uri} takes no transactions, as"
+    if context.record is None:
+        return UnsupportedError(
+            f"{text} Lance or LanceDB has made it: copy its rows into a new table, which takes them"
+        )
     return UnsupportedError(
-        f"{uri} takes no transactions, as memwal_sql 0.1 may read and write it: copy its rows into "
-        "a new table, which takes them"
+        f"{text} programs of memwal_sql 0.1 may use it: once they have ended, run `memwal upgrade` "
+        f"or memwal_sql.upgrade({context.uri!r}), and open the table again"
     )
 
 

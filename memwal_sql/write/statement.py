@@ -262,7 +262,7 @@ class Statements:
         table takes none, or the rows of a region do not fit into a MemTable, and as
         `AtomicWrite`."""
         if not self.context.takes_transactions:
-            raise takes_none(self.context.uri)
+            raise takes_none(self.context)
         if not all(writer.fits(rows) for writer, rows in parts):
             raise UnsupportedError(
                 "the rows of one region do not fit into one MemTable: write fewer at once, or with "
@@ -287,7 +287,7 @@ class Statements:
         if not self.context.takes_transactions:
             if actor is None:
                 return None
-            raise takes_none(self.context.uri)
+            raise takes_none(self.context)
         if len(regions) > MOST_PARTS or not all(w.fits(rows) for w, rows in batches.items()):
             if actor is None:
                 return None

@@ -79,8 +79,9 @@ def test_a_table_whose_mem_wals_are_all_merged_needs_no_function(tmp_path: Path)
     make_older(uri, BASE, [MEM_WALS[0], MEM_WALS[3]])
     table = mw.upgrade(uri, primary_key="id", regions=[mw.bucket("id", 4)])
     assert rows(table) == {1: 0, 2: 0, 3: 0}
+    assert rows(mw.upgrade(uri)) == {1: 0, 2: 0, 3: 0}  # nothing is left to do
     with pytest.raises(mw.InvalidCallError, match="no MemWAL index of the older format"):
-        mw.upgrade(uri)
+        mw.upgrade(uri, primary_key="id")
 
 
 def test_without_a_function_the_losses_are_listed_and_nothing_changes(uri: str) -> None:

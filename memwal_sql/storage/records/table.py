@@ -44,6 +44,8 @@ from memwal_sql.storage.paths import RECORD_FOLDER
 INCARNATION_KEY = b"memwal_sql:incarnation"
 UPGRADE_KEY = "upgrade"
 """Of a table record: the older index's message in base64, while an upgrade is under way."""
+RAISING_KEY = "raising"
+"""Of a table record: true while programs may have the table open that are too old for it."""
 
 _TWO_PHASE_KEY = "two_phase"
 _DIGITS = 20
@@ -62,11 +64,12 @@ class Record:
 @dataclass(frozen=True, slots=True)
 class TableRecord:
     """Which table the regions of this folder belong to, and what it needs; `number` is that of the
-    record that says so."""
+    record that says so. `is_raising`: programs may have the table open that are too old for it."""
 
     incarnation: UUID
     number: int = 0
     needs: Needs = field(default_factory=Needs)
+    is_raising: bool = False
 
 
 class Records:
@@ -188,8 +191,9 @@ def _table_record(store: ObjectStore, record: Record) -> TableRecord:
     with decoding(records.path(record.version), "the record of a table"):
         incarnation = UUID(record.content["incarnation"])
         needs = needs_of(record.content)
+        is_raising = bool(record.content.get(RAISING_KEY))
     check_needs(store.uri, needs, writes=False)
-    return TableRecord(incarnation, record.version, needs)
+    return TableRecord(incarnation, record.version, needs, is_raising)
 
 
 def table_content(store: ObjectStore, incarnation: UUID) -> dict[str, Any]:
@@ -210,11 +214,26 @@ def write_record(
     """
     if before is not None and before.incarnation == incarnation:
         return before
-    records = Records(store, "table")
     number = 1 if before is None else before.number + 1
-    content = table_content(store, incarnation)
+    return _put_next(store, number, table_content(store, incarnation), incarnation)
+
+
+def raise_record(store: ObjectStore, before: TableRecord, *, is_done: bool) -> TableRecord:
+    """Record that the table needs a version that knows transactions, and then that it takes them;
+    `before` is the newest record. Who raises it at the same time writes the same.
+
+    Raises `ConflictError` when the table was made again meanwhile.
+    """
+    raising = {} if is_done else {RAISING_KEY: True}
+    content = {**table_content(store, before.incarnation), **raising}
+    return _put_next(store, before.number + 1, content, before.incarnation)
+
+
+def _put_next(
+    store: ObjectStore, number: int, content: Mapping[str, Any], incarnation: UUID
+) -> TableRecord:
     # No record is ever deleted: a free number is the next one.
-    existing = records.create(number, content) or Record(number, content)
+    existing = Records(store, "table").create(number, content) or Record(number, content)
     record = _table_record(store, existing)
     if record.incarnation != incarnation:
         raise ConflictError(
