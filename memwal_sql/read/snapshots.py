@@ -46,7 +46,7 @@ from memwal_sql.state.context import TableContext
 from memwal_sql.state.tail import Tail
 from memwal_sql.storage.base.merge_token import MergeProgress
 from memwal_sql.storage.objects.concurrent import map_remote, run_with
-from memwal_sql.storage.records.gc_watermarks import check_watermarks
+from memwal_sql.storage.records.gc_watermarks import check_watermarks, read_watermarks
 from planner.model import RegionSources, Snapshot
 from planner.predicates.expr import Predicate
 from planner.regions.pruning import prune
@@ -223,11 +223,20 @@ class SnapshotCollector:
     def _over_latest(self, take: Callable[[BaseTable], T]) -> T:
         return self.over_base(self.not_below_watermarks(self.latest()), take)
 
-    def check_watermarks(self, base: BaseTable) -> None:
-        """Raise TableReplacedError if a gap comes from a restore below the collected
+    def check_watermarks(self, base: BaseTable) -> BaseTable:
+        """`base`, or a newer version in its place if what it lacks was merged and collected
+        meanwhile. Raises TableReplacedError if a gap comes from a restore below the collected
         generations."""
-        if not self.pinned:
-            check_watermarks(self._context.store, base.details.merged_generations)
+        if self.pinned:
+            return base
+        store = self._context.store
+        watermarks = read_watermarks(store)
+        try:
+            check_watermarks(store, base.details.merged_generations, watermarks)
+        except TableReplacedError:
+            base = self._tracker.reload()  # versions between may have been cleaned up
+            check_watermarks(store, base.details.merged_generations, watermarks)
+        return base
 
     def not_below_watermarks(self, base: BaseTable) -> BaseTable:
         """`base`, or a newer version in its place, whose merge progress is not below the collected
@@ -238,22 +247,12 @@ class SnapshotCollector:
         """
         if self.pinned or base.found.etag in self._checked:
             return base
-        for _ in range(ATTEMPTS):
-            progress = base.details.merged_generations
-            with self._lock:
-                before = next(reversed(self._checked.values()), None)
-            if before is not None and _has_grown(before, progress):
-                break
-            try:
-                check_watermarks(self._context.store, progress)
-                break
-            except TableReplacedError:
-                latest = self._tracker.reload()  # versions between may have been cleaned up
-                if latest is base:
-                    raise
-                base = latest  # merged and collected meanwhile
         with self._lock:
-            self._checked[base.etag] = progress
+            before = next(reversed(self._checked.values()), None)
+        if before is None or not _has_grown(before, base.details.merged_generations):
+            base = self.check_watermarks(base)
+        with self._lock:
+            self._checked[base.etag] = base.details.merged_generations
             if len(self._checked) > _MOST_CHECKED:
                 self._checked.popitem(last=False)
         return base

@@ -15,6 +15,8 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.maintain.checks.findings import Severity
+from tests.model.opened import opened_over
+from tests.model.process import as_another_process
 from tests.model.writing import flush_rows, session_of
 
 SCHEMA = pa.schema(
@@ -195,6 +197,40 @@ def test_a_collection_beside_a_reader_is_no_restore(setting: Setting) -> None:
     setting.table.collect_garbage(older_than=timedelta(0))
     for path in PATHS.values():
         assert path(reader) == setting.live
+
+
+class BeforeFloors:
+    """A store that calls a function before it first lists what was collected."""
+
+    def __init__(self, inner: Any, call: Callable[[], object]) -> None:
+        self._inner = inner
+        self._calls = [call]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def list(self, path: str) -> Any:
+        while self._calls and path.endswith("collected"):
+            self._calls.pop()()
+        return self._inner.list(path)
+
+
+def test_a_collection_beside_an_opened_writer_is_no_restore(setting: Setting) -> None:
+    """Between its look at the base version and that at the floors."""
+
+    def merge_and_collect() -> None:
+        setting.write([70], "later")
+        setting.table.merge()
+        setting.table.collect_garbage(older_than=timedelta(0))
+
+    calls: list[Callable[[mw.Table], object]] = [
+        lambda table: table.writer(),
+        lambda table: table.publisher(),
+        lambda table: table.statement_writer(table.schema),
+    ]
+    for call in calls:
+        with as_another_process():
+            call(opened_over(setting.uri, lambda store: BeforeFloors(store, merge_and_collect)))
 
 
 def test_a_handle_whose_version_a_tag_keeps_reads_on_after_merges_and_collections(

@@ -69,14 +69,12 @@ def raise_watermarks(store: ObjectStore, raised_marks: Watermarks) -> None:
 
 
 def check_watermarks(
-    store: ObjectStore, merged: Mapping[UUID, int], watermarks: Watermarks | None = None
+    store: ObjectStore, merged: Mapping[UUID, int], watermarks: Watermarks
 ) -> None:
     """Raise TableReplacedError when `merged`, the base table's merge progress, is below a floor:
     the rows of the generations between the two are gone then. `watermarks` are floors that were
-    read before the progress was; without them they are read now.
+    read before the progress was.
     """
-    if watermarks is None:
-        watermarks = read_watermarks(store)
     for region, watermark in watermarks.items():
         if merged.get(region, 0) < watermark.generation:
             raise TableReplacedError(

@@ -134,7 +134,7 @@ RECORDS: dict[str, tuple[Callable[[ObjectStore], object], Callable[[ObjectStore]
         lambda store: raise_watermarks(store, {REGION: Watermark(3, 4)}),
         lambda store: (
             read_watermarks(store),
-            check_watermarks(store, {REGION: LARGEST}),
+            check_watermarks(store, {REGION: LARGEST}, read_watermarks(store)),
             raise_watermarks(store, {REGION: Watermark(5, 6)}),
         ),
     ),
