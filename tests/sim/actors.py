@@ -12,14 +12,17 @@ from typing import Any
 import pyarrow as pa
 
 import memwal_sql as mw
+from memwal_sql.write.statement import Isolation
 from tests.histories.register import Kind, Operation, Value
-from tests.sim.cycles import Transaction
+from tests.sim.cycles import Transaction, Values
 from tests.sim.process import Process
 from tests.sim.schedule import Gone, Schedule
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("op", pa.int64()), ("log", pa.string())])
 KEYS = 4
-LISTS = (100, 101)  # keys of rows that are only appended to
+# Keys of rows that are only appended to: in two regions of one table, and in another one.
+LISTS = ((100, 103), (200,))
+ALL_LISTS = tuple(key for keys in LISTS for key in keys)
 Weights = dict[str, int]
 READS = {"get": 4, "scan": 3, "manifest": 1, "eventual": 1}
 WRITER = {
@@ -35,23 +38,33 @@ WRITER = {
 WRITER |= {"reopen": 1, "jump": 1}
 CLAIMANT = {"upsert": 4, "append": 2, "reopen": 4, "flush": 2, "scan": 1}
 JOBS = {"merge": 4, "collect": 4, "compact": 1, "flush_logs": 1, "check": 1}
-BANK = {"transact": 6, "scan": 2, "upsert": 1, "append": 1, "flush": 1, "reopen": 1}
+BANK = {"transact": 6, "scan": 1, "survey": 1, "upsert": 1, "append": 1, "flush": 1, "reopen": 1}
+SURVEYS = {"survey": 4, "scan": 1, "get": 1}
 FOLLOWER = {"follow": 3, "scan": 1, "checkpoint": 1}
 
 
 class Actor:
     """One process after the other, each of which goes on where the one before it died."""
 
-    def __init__(self, name: str, number: int, uri: str, schedule: Schedule, weights: Weights):
+    def __init__(
+        self,
+        name: str,
+        number: int,
+        uris: Sequence[str],
+        schedule: Schedule,
+        weights: Weights,
+        isolation: Isolation = "snapshot",
+    ) -> None:
         self.name = name
         self.operations: list[Operation] = []
         self.transactions: list[Transaction] = []
         self.errors: list[str] = []
         self.followed: dict[int, Value] = {}
         self.offsets: Any = None
-        self._uri = uri
+        self._uris = uris
         self._schedule = schedule
         self._weights = weights
+        self._isolation = isolation
         self._rng = Random(f"{schedule.rng.random()}")
         self._next = number * 100_000
         self._process: Process | None = None
@@ -65,7 +78,7 @@ class Actor:
             self._schedule.trace.append(f"{self._schedule.now} {self.name} begins: {name}")
             try:
                 if self._process is None:
-                    self._process = Process(self._uri, self.name, self._schedule)
+                    self._process = Process(self._uris, self.name, self._schedule)
                 getattr(self, f"_{name}")(self._process)
             except Gone:
                 self._process = None
@@ -93,9 +106,7 @@ class Actor:
         for key in keys:
             self._note(Kind.READ, key, found.get(key), min(start, since), end)
         if len(keys) == KEYS and since == inf:
-            logs = dict(zip(rows["id"].to_pylist(), rows["log"].to_pylist(), strict=True))
-            lists = {key: tuple(map(int, logs[key].split())) for key in LISTS}
-            self.transactions.append(Transaction(f"{self.name} at {start}", reads=lists))
+            self.transactions.append(Transaction(f"{self.name} at {start}", reads=_lists(rows)))
 
     def _get(self, process: Process) -> None:
         keys = self._keys(2)
@@ -103,6 +114,17 @@ class Actor:
 
     def _scan(self, process: Process) -> None:
         self.read(range(KEYS), lambda: process.table.scan().read_all())
+
+    def _survey(self, process: Process) -> None:
+        self.survey(process)
+
+    def survey(self, process: Process) -> dict[int, Values]:
+        """Read the lists of all tables in one state; the values of each."""
+        start = self._schedule.tick()
+        tx = mw.transaction(*process.tables)
+        lists = _read_lists(tx, process)
+        self.transactions.append(Transaction(f"{self.name} at {start}", reads=lists))
+        return lists
 
     def _manifest(self, process: Process) -> None:
         scan = lambda: process.table.scan(consistency="manifest").read_all()  # noqa: E731
@@ -174,7 +196,7 @@ class Actor:
             self._note(Kind.READ, key, None, last.start, last.end)
 
     def _append(self, process: Process) -> None:
-        key = self._rng.choice(LISTS)
+        key = self._rng.choice(LISTS[0])
         value, _ = self._rows([key])
         outcome: bool | None = None
         try:
@@ -185,26 +207,26 @@ class Actor:
             self.transactions.append(written)
 
     def _transact(self, process: Process) -> None:
-        """Read both lists, and append to some: first committer wins."""
-        value, _ = self._rows(LISTS)
-        chosen = self._rng.sample(LISTS, self._rng.randint(1, 2))
-        reads: dict[int, tuple[int, ...]] = {}
+        """Read the lists of all tables, and append to some: first committer wins."""
+        value, _ = self._rows(ALL_LISTS)
+        chosen = self._rng.sample(ALL_LISTS, self._rng.randint(1, len(ALL_LISTS)))
+        lists: dict[int, Values] = {}
         outcome: bool | None = None
         try:
-            with mw.transaction(process.table) as tx:
-                rows = tx.get(process.table, list(LISTS))
-                logs = dict(zip(rows["id"].to_pylist(), rows["log"].to_pylist(), strict=True))
-                reads = {key: tuple(map(int, log.split())) for key, log in logs.items()}
-                texts = [f"{logs[key]} {value}" for key in chosen]
-                columns = {"id": chosen, "op": [value] * len(chosen), "log": texts}
-                tx.upsert(process.table, pa.table(columns, schema=SCHEMA))
+            with mw.transaction(*process.tables, isolation=self._isolation) as tx:
+                lists = _read_lists(tx, process)
+                for table, keys in zip(process.tables, LISTS, strict=True):
+                    logs = {key: " ".join(map(str, (*lists[key], value))) for key in keys}
+                    rows = [{"id": k, "op": value, "log": logs[k]} for k in keys if k in chosen]
+                    if rows:
+                        tx.upsert(table, rows)
             outcome = True
         except mw.ConflictError:
             outcome = False
             raise
         finally:
             appends = dict.fromkeys(chosen, value)
-            self.transactions.append(Transaction(f"{self.name}'s {value}", reads, appends, outcome))
+            self.transactions.append(Transaction(f"{self.name}'s {value}", lists, appends, outcome))
 
     def _flush(self, process: Process) -> None:
         if process.writes:
@@ -220,19 +242,19 @@ class Actor:
     # Jobs
 
     def _merge(self, process: Process) -> None:
-        process.table.merge()
+        self._rng.choice(process.tables).merge()
 
     def _collect(self, process: Process) -> None:
-        process.table.collect_garbage(older_than=timedelta(0))
+        self._rng.choice(process.tables).collect_garbage(older_than=timedelta(0))
 
     def _compact(self, process: Process) -> None:
-        process.table.compact(fragments=2, deleted=0.2)
+        self._rng.choice(process.tables).compact(fragments=2, deleted=0.2)
 
     def _flush_logs(self, process: Process) -> None:
-        process.table.flush()
+        self._rng.choice(process.tables).flush()
 
     def _check(self, process: Process) -> None:
-        report = process.table.check()
+        report = self._rng.choice(process.tables).check()
         assert report.ok, str(report)
 
     def _checkpoint(self, process: Process) -> None:
@@ -243,3 +265,18 @@ class Actor:
 
     def _note(self, kind: Kind, key: int, value: Value, start: float, end: float) -> None:
         self.operations.append(Operation(kind, key, value, start, end, self.name))
+
+
+def _read_lists(tx: mw.Transaction, process: Process) -> dict[int, Values]:
+    tables = zip(process.tables, LISTS, strict=True)
+    return {
+        key: values
+        for table, keys in tables
+        for key, values in _lists(tx.get(table, list(keys))).items()
+    }
+
+
+def _lists(rows: pa.Table) -> dict[int, Values]:
+    """The values of each list among some rows."""
+    logs = zip(rows["id"].to_pylist(), rows["log"].to_pylist(), strict=True)
+    return {key: tuple(map(int, log.split())) for key, log in logs if key in ALL_LISTS}

@@ -3,7 +3,8 @@
 Every value is appended once, so the longest list that was read of a key is the order of its writes.
 From it follow the dependencies: a write after a write, a read of a write, a write after a read. The
 anomalies are those of Adya: G0 is a cycle of writes, G1a a read of what was refused, G1c a cycle of
-writes and reads, G-single a cycle with one write after a read: two states seen as one.
+writes and reads, G-single a cycle with one write after a read: two states seen as one. The smallest
+G-single is half a transaction.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ class Transaction:
     outcome: bool | None = True
 
 
-def anomalies(transactions: Sequence[Transaction]) -> Iterator[str]:
-    """What can't have come one after the other; nothing if all can."""
+def anomalies(transactions: Sequence[Transaction], *, serial: bool = True) -> Iterator[str]:
+    """What can't have come one after the other; nothing if all can. Unless they are `serial`, of
+    G-single only halves: a query may see a write and not yet what that transaction had read."""
     orders: dict[int, Values] = {}
     for reader in transactions:
         for key, values in reader.reads.items():
@@ -61,10 +63,14 @@ def anomalies(transactions: Sequence[Transaction]) -> Iterator[str]:
                 reads.add((names.get((key, values[-1]), "nobody"), reader.name))
             if len(values) < len(order):
                 overwritten.add((reader.name, names.get((key, order[len(values)]), "nobody")))
+        for writer in transactions:
+            both = {k: v for k, v in writer.appends.items() if k in reader.reads}
+            if len({value in reader.reads[key] for key, value in both.items()}) > 1:
+                yield f"half of {writer.name} is in {reader.name}: {reader.reads}"
     for name, edges in (("G0", writes), ("G1c", writes | reads)):
         if found := cycle(edges):
             yield f"{name}: {found}"
-    for reader_name, writer_name in overwritten:
+    for reader_name, writer_name in overwritten if serial else ():
         if reader_name != writer_name and reaches(writes | reads, writer_name, reader_name):
             yield f"G-single: {writer_name} wrote over what {reader_name} read, and came before it"
 

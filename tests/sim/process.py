@@ -40,7 +40,7 @@ _numbers = itertools.count(10_000)
 class Process:
     """Its `writer` is opened by its first use; a new process has another id."""
 
-    def __init__(self, uri: str, name: str, schedule: Schedule) -> None:
+    def __init__(self, uris: Iterable[str], name: str, schedule: Schedule) -> None:
         self.name = name
         self.schedule = schedule
         self._gone = False
@@ -48,7 +48,8 @@ class Process:
         self._writer: mw.TableWriter | None = None
         self.pid = next(_numbers)
         _thread.process = self
-        self.table = mw.open_table(uri)
+        self.tables = [mw.open_table(uri) for uri in uris]
+        self.table = self.tables[0]
 
     def clock(self) -> float:
         """Seconds; `jump` moves it."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 import memwal_sql as mw
+from memwal_sql.write.statement import Isolation
 from tests.histories.register import Kind, explains
 from tests.sim.actors import (
     BANK,
@@ -16,6 +17,7 @@ from tests.sim.actors import (
     LISTS,
     READS,
     SCHEMA,
+    SURVEYS,
     WRITER,
     Actor,
     Weights,
@@ -28,7 +30,7 @@ _STEPS = 14
 SCENARIOS: Mapping[str, Mapping[str, Weights]] = {
     "claims": {"writer": WRITER, "other": WRITER, "claimant": CLAIMANT, "reader": READS},
     "jobs": {"writer": WRITER, "merger": JOBS, "collector": JOBS, "reader": READS},
-    "bank": {"teller": BANK, "other": BANK, "merger": JOBS, "reader": READS},
+    "bank": {"teller": BANK, "other": BANK, "merger": JOBS, "reader": SURVEYS},
     "feeds": {"writer": WRITER, "claimant": CLAIMANT, "merger": JOBS, "follower": FOLLOWER},
 }
 
@@ -37,55 +39,59 @@ def run(scenario: str, seed: int) -> Schedule:
     """One run. Raises what went wrong, with the last steps as a note."""
     text = f"{scenario} {seed}"
     schedule = Schedule(text)
-    uri = f"memory://{text.replace(' ', '-')}"
+    folder, tables = f"memory://{text.replace(' ', '-')}", 2 if scenario == "bank" else 1
+    uris = [f"{folder}/{number}" for number in range(tables)]
+    isolation: Isolation = "serializable" if seed % 2 else "snapshot"
     with simulated(text):
-        table = mw.create_table(uri, SCHEMA, "id", regions="bucket(id, 2)")
-        with table, table.writer() as writer:
-            writer.upsert([{"id": key, "op": 0, "log": ""} for key in LISTS])
+        for uri, keys in zip(uris, LISTS, strict=False):
+            table = mw.create_table(uri, SCHEMA, "id", regions="bucket(id, 2)")
+            with table, table.writer() as writer:
+                writer.upsert([{"id": key, "op": 0, "log": ""} for key in keys])
         actors = [
-            Actor(name, number, uri, schedule, weights)
+            Actor(name, number, uris, schedule, weights, isolation)
             for number, (name, weights) in enumerate(SCENARIOS[scenario].items(), 1)
         ]
         try:
             schedule.run({actor.name: lambda actor=actor: actor.play(_STEPS) for actor in actors})
             schedule.fault_rate = 0
-            schedule.run({"end": lambda: _check(uri, schedule, actors)})
+            schedule.run({"end": lambda: _check(uris, schedule, actors, serial=bool(seed % 2))})
         except BaseException as error:
             error.add_note("\n".join(schedule.trace[-40:]))
             error.add_note(f"PYTHONHASHSEED=0 python -m tests.sim {text}")
             raise
         finally:
-            mw.drop_table(uri)
+            for uri in uris:
+                mw.drop_table(uri)
     return schedule
 
 
-def _check(uri: str, schedule: Schedule, actors: list[Actor]) -> None:
+def _check(uris: list[str], schedule: Schedule, actors: list[Actor], *, serial: bool) -> None:
     """What all were told happened in some order, which ends with the rows that are there."""
-    end = Actor("end", 0, uri, schedule, {})
-    process = Process(uri, "end", schedule)
+    end = Actor("end", 0, uris, schedule, {})
+    process = Process(uris, "end", schedule)
     end.read(range(KEYS), lambda: process.table.scan().read_all())
-    report = process.table.check()
-    assert report.ok, str(report)
+    lists = end.transactions[-1].reads if len(uris) == 1 else end.survey(process)
+    _check_reports(process)
     for actor in actors:
         if actor.offsets is not None:
             actor._follow(process)
             for key, value in actor.followed.items():
                 actor._note(Kind.READ, key, value, schedule.tick(), schedule.tick())
     transactions = [written for actor in [*actors, end] for written in actor.transactions]
-    assert list(anomalies(transactions)) == []
-    lists = transactions[-1].reads
+    cycles = list(anomalies(transactions, serial=serial))
+    assert not cycles, "\n".join(cycles)
     lost = [
         written
         for written in transactions
         if written.outcome and any(v not in lists[k] for k, v in written.appends.items())
     ]
-    assert lost == []
-    process.table.flush()
-    process.table.merge()
-    process.table.collect_garbage(older_than=timedelta(0))
+    assert not lost, lost
+    for table in process.tables:
+        table.flush()
+        table.merge()
+        table.collect_garbage(older_than=timedelta(0))
     end.read(range(KEYS), lambda: process.table.scan(consistency="manifest").read_all())
-    report = process.table.check()
-    assert report.ok, str(report)
+    _check_reports(process)
     for key in range(KEYS):
         history = [
             operation
@@ -95,3 +101,9 @@ def _check(uri: str, schedule: Schedule, actors: list[Actor]) -> None:
         ]
         history.sort(key=lambda operation: operation.start)
         assert explains(history), "\n".join(map(str, history))
+
+
+def _check_reports(process: Process) -> None:
+    for table in process.tables:
+        report = table.check()
+        assert report.ok, str(report)

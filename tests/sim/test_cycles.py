@@ -17,6 +17,7 @@ CASES = {
         Transaction("b", {1: (1,)}, {2: 2}),
     ],
     "G-single": [A, Transaction("r", {1: (1,), 2: ()}), Transaction("s", {2: (1,)})],
+    "half of a": [A, Transaction("r", {1: (1,), 2: ()}), Transaction("s", {2: (1,)})],
     "r read": [A, B, Transaction("r", {1: (2,)}), Transaction("s", {1: (1, 2)})],
     "key 1 has a value twice": [A, Transaction("r", {1: (1, 1)})],
 }
@@ -27,3 +28,5 @@ def test_an_anomaly_is_found(name: str, transactions: list[Transaction]) -> None
     found = list(anomalies(transactions))
     assert bool(found) == bool(name)
     assert any(text.startswith(name) for text in found) or not name
+    halves = list(anomalies(transactions, serial=False))
+    assert halves == [text for text in found if not text.startswith("G-single")]

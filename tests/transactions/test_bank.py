@@ -85,14 +85,14 @@ def open_for_business(bank: Bank, auditor: Auditor) -> int:
     random, kills, end = Random(SEED), 0, time.monotonic() + SECONDS
     processes = {name: Employee(bank, name, random) for name in STAFF}
     try:
-        next_kill = time.monotonic() + random.uniform(2, 6)
+        next_kill = time.monotonic() + random.uniform(2, 10)
         while time.monotonic() < end or not kills or _moves(bank) < LEAST_MOVES:
             auditor.read()
             employee = processes[random.choice(STAFF)]
             if time.monotonic() > next_kill and employee.has_worked:
                 employee.replace()
                 kills += 1
-                next_kill = time.monotonic() + random.uniform(2, 6)
+                next_kill = time.monotonic() + random.uniform(2, 10)
         bank.close()
         for employee in processes.values():
             employee.process.join(120)
