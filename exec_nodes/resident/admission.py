@@ -8,7 +8,7 @@ _MIB = 1024 * 1024
 
 
 class Admission(Thresholds):
-    """In bytes, all of them.
+    """In bytes, but for `evaluated`.
 
     The number of bytes whose reading a resident artefact would have saved a query
     (`ResidentStore.pays`): a `lookup` of a key takes 0.25 ms less than by btree, and reading and
@@ -17,7 +17,8 @@ class Admission(Thresholds):
 
     The part that a version has more than a resident one is read `inline`, by the first query that
     needs it, up to this size. Columns of a source that are as `small` are read whole: the fixed
-    cost of a Lance scan outweighs it.
+    cost of a Lance scan outweighs it. Conditions over so many rows are `evaluated` in memory in no
+    more time than Lance takes to look into an index (some 4 ms).
     """
 
     lookup = 10_000 * 16
@@ -25,3 +26,4 @@ class Admission(Thresholds):
     search = 4 * _MIB
     inline = 8 * _MIB
     small = 4 * _MIB
+    evaluated = 2_000_000

@@ -215,8 +215,10 @@ class FragmentColumns:
         (kept,) = self._kept(fragment, [field])
         if kept is None:
             return None
+        if kept.deletions == self._identified(fragment)[1]:
+            return kept.values
         addresses = self.addresses(fragment)
-        if addresses is kept.addresses or np.array_equal(addresses, kept.addresses):
+        if np.array_equal(addresses, kept.addresses):
             return kept.values
         live = among(kept.addresses, addresses)
         if np.count_nonzero(live) < len(addresses):

@@ -45,7 +45,7 @@ from exec_nodes.resident.rows import ResidentRows
 from exec_nodes.resident.store import STORE, Key, ResidentStore
 from exec_nodes.sources.indexed_rows import indexed_rows
 from exec_nodes.sources.lance_version import LanceVersion, LocalCopy
-from exec_nodes.sources.memory_scan import scan_table
+from exec_nodes.sources.memory_scan import meeting, scan_table
 from exec_nodes.sources.source import SourceKeys, merged_addresses
 
 
@@ -236,15 +236,39 @@ class LanceSource(LanceVersion):
                 yield from self._scan_at(own, columns, filters, limit)
                 return
             schema = self._schema_of(columns)
-            every_row = bool(columns) and not filters and limit is None
-            if every_row and self._kept.ids.keys() >= set(columns):
-                yield from self._rows.scan(self._groups[part], self.parts, schema)
-                return
+            if limit is None and names and self._kept.ids.keys() >= set(names):
+                batches = self._kept_batches(names, filters, part)
+                if batches is not None:
+                    for batch in batches:
+                        met = meeting(filters, batch, [*columns, ROW_ADDRESS])
+                        if met.num_rows:
+                            yield met
+                    return
             whole = self.parts == 1 and self._fragments is None
             fragments = None if whole else self._groups[part]
             yield from scan_dataset(
                 self.dataset, schema, filters, limit, fragments, self._info.schema
             )
+
+    def _kept_batches(
+        self, names: Sequence[str], filters: Sequence[Filter], part: int
+    ) -> Iterator[pa.RecordBatch] | None:
+        """All rows of a part from columns in memory, or to be kept there; None where Lance applies
+        the filters: by an index of its own, or as columns are not kept."""
+        fragments, schema = self._groups[part], self._schema_of(names)
+        if not filters:
+            return self._rows.scan(fragments, self.parts, schema)
+        if self.rows > Admission.evaluated:
+            filtered = {name for condition in filters for name in condition.columns}
+            if not self._indexed.isdisjoint(filtered):
+                return None
+        return self._rows.filtered(fragments, self.parts, schema)
+
+    @lazy_property
+    def _indexed(self) -> frozenset[str]:
+        """The columns by which Lance finds rows in an index."""
+        indexes = self.dataset.describe_indices()
+        return frozenset(name for index in indexes for name in index.field_names)
 
     def _scan_at(
         self,

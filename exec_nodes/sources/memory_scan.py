@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from exec_nodes.base.columns import ROW_ADDRESS, ROW_ADDRESS_FIELD, Filter, RowAddresses
 
@@ -37,8 +38,19 @@ def scan_table(
         for batch in rows.slice(start, BATCH_ROWS).combine_chunks().to_batches():
             if remaining <= 0:
                 return
-            for condition in filters:
-                batch = batch.filter(condition.evaluate(batch.select(list(condition.columns))))
+            batch = meeting(filters, batch, output)
             if batch.num_rows:
                 remaining -= batch.num_rows
-                yield batch.select(output)
+                yield batch
+
+
+def meeting(
+    filters: Sequence[Filter], batch: pa.RecordBatch, output: Sequence[str]
+) -> pa.RecordBatch:
+    """The `output` columns of the rows that meet every filter."""
+    rows = None
+    for condition in filters:
+        met = condition.evaluate(batch.select(condition.columns))
+        rows = met if rows is None else pc.and_(rows, met)
+    batch = batch.select(output)
+    return batch if rows is None or rows.true_count == len(rows) else batch.filter(rows)
