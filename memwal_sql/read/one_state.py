@@ -54,7 +54,7 @@ def check_unmoved(
 ) -> None:
     """Raise ConflictError if a transaction has written regions after `ends`, and tables among the
     incarnations of `others`, whose states were taken before this call."""
-    read = collector.read(collector.base_for("strong"), (), strong=True, since=0)
+    read = collector.read(collector.base_for("strong"), (), strong=True, since={})
     for region in read.regions:
         end = ends.get(region.reader.region_id, 0)
         unflushed = region.unflushed
@@ -85,9 +85,11 @@ def _state(
 
 
 def _read(collectors: Sequence[SnapshotCollector], bases: Sequence[BaseTable]) -> list[TableRead]:
+    seen = {reader: end for collector in collectors for reader, end in collector.seen().items()}
+
     def read(pair: tuple[SnapshotCollector, BaseTable]) -> TableRead:
         collector, base = pair
-        return collector.read(base, (), strong=True, among_others=True)
+        return collector.read(base, (), strong=True, since=seen)
 
     remote = any(collector.remote for collector in collectors)
     return list(map_remote(remote, read, zip(collectors, bases, strict=True)))

@@ -54,6 +54,8 @@ from planner.regions.pruning import prune
 _log = life_log(__name__)
 
 Consistency = Literal["eventual", "manifest", "strong"]
+Since = Mapping[RegionReader, int]
+"""WAL positions by region; 0 for others."""
 CONSISTENCIES = ("eventual", "manifest", "strong")
 ATTEMPTS = 8
 # Readers move on from one version to the next, and back to the served one.
@@ -279,16 +281,18 @@ class SnapshotCollector:
         filters: Sequence[Predicate],
         *,
         strong: bool,
-        since: int | None = None,
-        among_others: bool = False,
+        since: Since | None = None,
     ) -> TableRead:
         """The regions that the filters leave, with their unflushed rows if it is `strong`; to be
-        closed, alone or `among_others` of other tables, and then given to `snapshot_of`. They have
-        the marks of all transactions `since` a position, or else since the previous read."""
+        closed, alone or, with what was `seen` of all tables before, among others, and then given to
+        `snapshot_of`. They have the marks of all transactions `since` then, or else since the
+        previous read."""
         registry, info = self.registry, base.info
         reads: dict[RegionReader, Unflushed] = {}
 
-        def read_chosen(regions: list[RegionReader], since: int | None) -> tuple[RegionReader, ...]:
+        def read_chosen(
+            regions: list[RegionReader], since: Since | None
+        ) -> tuple[RegionReader, ...]:
             chosen = prune(filters, regions, info.region_specs, info.schema)
             new = [reader for reader in chosen if reader not in reads]
             unflushed = self._read_regions(base, new, strong=strong, since=since)
@@ -302,14 +306,14 @@ class SnapshotCollector:
         regions, known_regions = registry.pinned_by(base, filters), len(registry)
         are_all = regions is not None
         if regions is None:
-            if among_others or (self._context.store.remote and registry):
+            if since is not None or (self._context.store.remote and registry):
                 readers = registry.live(base, registry.loaded())
                 run_with(
                     self._context.store.remote,
                     partial(registry.find_new_regions, base, choose),
                     partial(read_chosen, readers, since),
                 )
-                since = 0  # regions found now may be newer than the reads of the others
+                since = {}  # regions found now may be newer than the reads of the others
             else:
                 registry.find_new_regions(base, choose)
             regions = registry.live(base, registry.loaded())
@@ -321,6 +325,11 @@ class SnapshotCollector:
             _log.debug("%s: %d of %d regions pruned", self._context.uri, pruned, every)
         region_reads = [RegionRead(reader, reads[reader]) for reader in chosen]
         return TableRead(base, region_reads, pruned, None if are_all else self._context.incarnation)
+
+    def seen(self) -> Since:
+        """The WAL positions up to which earlier reads have taken in the regions known by now. To be
+        asked before any region of a look is read, as reads of other threads go on."""
+        return {reader: reader.seen for reader in self.registry.loaded()}
 
     def snapshot_of(self, read: TableRead, tails: Mapping[Place, Tail]) -> Snapshot:
         """The snapshot of a read, with other tails where the read was closed."""
@@ -421,11 +430,11 @@ class SnapshotCollector:
         meanwhile: Callable[[list[Source]], None] | None = None,
         *,
         strong: bool,
-        since: int | None = None,
+        since: Since | None = None,
     ) -> list[Unflushed]:
         """The probes of all regions are asked together; a region with news then continues on its
         own."""
-        seen = [region.seen if since is None else since for region in regions]
+        seen = [region.seen if since is None else since.get(region, 0) for region in regions]
         reads = [
             region.begin_read(base, strong=strong, since=start)
             for region, start in zip(regions, seen, strict=True)

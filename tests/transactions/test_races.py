@@ -125,6 +125,40 @@ def read_pinned(table: mw.Table) -> list[int]:
     return values
 
 
+@pytest.mark.parametrize("read_first", [1, 2])
+def test_a_read_of_two_tables_is_whole_beside_a_read_of_one(
+    uri: str, monkeypatch: pytest.MonkeyPatch, read_first: int
+) -> None:
+    """Another thread's read has the transaction in one table: it knows nothing of the other one,
+    which this read has looked at before."""
+    other = f"{uri}-other"
+    with mw.create_table(other, SCHEMA, "id").writer() as writer:
+        writer.upsert(rows(0))
+    first, second = mw.open_table(uri), mw.open_table(other)
+    end_read, count = RegionReader.end_read, 0
+
+    def overtaken(self: RegionReader, *given: Any) -> Any:
+        nonlocal count
+        unflushed = end_read(self, *given)
+        count += 1
+        if count == read_first:
+            with mw.transaction(mw.open_table(uri), mw.open_table(other)) as tx:
+                for table in ("table", "table-other"):
+                    tx.upsert(table, rows(1))
+            assert values(second) == {1}
+        return unflushed
+
+    def read() -> set[int]:
+        tx = mw.transaction(first, second)
+        return {value for table in (first, second) for value in values(tx.table(table))}
+
+    with as_another_process():
+        assert read() == {0}
+        monkeypatch.setattr(RegionReader, "end_read", overtaken)
+        assert len(read()) == 1
+        assert read() == {1}
+
+
 @pytest.fixture
 def paused(uri: str) -> tuple[mw.Table, Fault]:
     """A table whose next transaction waits before its record is put."""
