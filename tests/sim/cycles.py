@@ -4,7 +4,7 @@ Every value is appended once, so the longest list that was read of a key is the 
 From it follow the dependencies: a write after a write, a read of a write, a write after a read. The
 anomalies are those of Adya: G0 is a cycle of writes, G1a a read of what was refused, G1c a cycle of
 writes and reads, G-single a cycle with one write after a read: two states seen as one. The smallest
-G-single is half a transaction.
+G-single is half a transaction. G2 is any other cycle.
 """
 
 from __future__ import annotations
@@ -73,6 +73,8 @@ def anomalies(transactions: Sequence[Transaction], *, serial: bool = True) -> It
     for reader_name, writer_name in overwritten if serial else ():
         if reader_name != writer_name and reaches(writes | reads, writer_name, reader_name):
             yield f"G-single: {writer_name} wrote over what {reader_name} read, and came before it"
+    if serial and (found := cycle(writes | reads | overwritten)):
+        yield f"G2: {found}"
 
 
 def cycle(edges: Edges) -> object:
