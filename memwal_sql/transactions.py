@@ -18,11 +18,10 @@ from memwal_sql.session.table_functions import search_functions
 from memwal_sql.statements.run import sql
 from memwal_sql.storage.objects.concurrent import map_remote
 from memwal_sql.storage.records.intent import place_from
-from memwal_sql.storage.records.transactions import TransactionRecord, Transactions
+from memwal_sql.storage.records.transactions import TransactionRecord, Transactions, free_id
 from memwal_sql.storage.retries import with_retries
 from memwal_sql.table import Table
 from memwal_sql.transaction.begin import Joined
-from memwal_sql.transaction.commit import free_id
 from memwal_sql.transaction.handle import OpenTransaction, home_of
 from memwal_sql.transaction.table_inside import TableInside
 from memwal_sql.write.ingest.missing import ERROR, KEEP, MissingInInsert, MissingInUpsert

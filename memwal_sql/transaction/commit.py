@@ -18,7 +18,7 @@ from memwal_sql.storage.objects.concurrent import map_remote
 from memwal_sql.storage.records.transactions import (
     TransactionRecord,
     Transactions,
-    next_attempt,
+    free_id,
     utc_now,
 )
 from memwal_sql.storage.retries import with_retries
@@ -204,19 +204,6 @@ class _Attempt:
             table=table,
             region=region.region_id,
         )
-
-
-def free_id(records: Transactions, given: str | None) -> TransactionRecord | str | None:
-    """The record of a given id, or of a later attempt with it, that is committed; else an id for
-    the next attempt, which has no record."""
-    if given is None:
-        return None
-    attempt = given
-    while (record := records.read(attempt)) is not None:
-        if record.committed:
-            return record
-        attempt = next_attempt(attempt)
-    return attempt
 
 
 def _no_rows(joined: Joined) -> pa.RecordBatch:

@@ -13,10 +13,15 @@ from uuid import UUID
 from memwal_sql.errors import ConflictError, InvalidCallError
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.objects.concurrent import seconds
-from memwal_sql.storage.records.transactions import TransactionRecord, Transactions, utc_now
+from memwal_sql.storage.records.transactions import (
+    TransactionRecord,
+    Transactions,
+    free_id,
+    utc_now,
+)
 from memwal_sql.table import Table
 from memwal_sql.transaction.begin import Joined, join
-from memwal_sql.transaction.commit import commit, free_id
+from memwal_sql.transaction.commit import commit
 from memwal_sql.write.coordinator import Description, takes_none
 from memwal_sql.write.statement import SERIALIZABLE, SNAPSHOT, Isolation, check_isolation
 

@@ -216,3 +216,16 @@ def _text(value: object) -> str | None:
     if value is not None and not isinstance(value, str):
         raise TypeError(f"{value!r} is not a text")
     return value
+
+
+def free_id(records: Transactions, given: str | None) -> TransactionRecord | str | None:
+    """The record of a given id, or of a later attempt with it, that is committed; else an id for
+    the next attempt, which has no record."""
+    if given is None:
+        return None
+    attempt = given
+    while (record := records.read(attempt)) is not None:
+        if record.committed:
+            return record
+        attempt = next_attempt(attempt)
+    return attempt
