@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from uuid import UUID, uuid4
 
+import pyarrow as pa
+
 from exec_nodes.base.tasks import map_in_threads
 from memwal_sql.bulk.publish_region import PublishLimits, RegionPublisher
 from memwal_sql.bulk.read import PARALLEL, StagedRegion, staged_regions
@@ -19,15 +21,22 @@ from memwal_sql.bulk.stage import StagedTask
 from memwal_sql.errors import InvalidCallError, StoreUnavailableError
 from memwal_sql.maintain.lease import PUBLISHING, maintenance_lease
 from memwal_sql.state.base_table import BaseTable
-from memwal_sql.state.batch_marks import BatchMark, complete, last_complete
+from memwal_sql.state.batch_marks import BatchMark, complete, last_complete, transaction_id
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.open_writers import note_claim
 from memwal_sql.state.replay import memtables_of
 from memwal_sql.storage.base.commits import half_done
 from memwal_sql.storage.base.indexes import IndexRecipe
+from memwal_sql.storage.records.transactions import (
+    MOST_PARTS,
+    TransactionRecord,
+    Transactions,
+    free_id,
+)
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.region.values import value_types
 from memwal_sql.storage.region.versions import RegionManifests
+from memwal_sql.write.coordinator import AtomicWrite, Description, Participant
 from memwal_sql.write.generation_writer import GenerationWriter
 from memwal_sql.write.region_opener import FindRegion, create_region
 from memwal_sql.write.router import RegionKey, RegionValues, active_spec
@@ -64,7 +73,8 @@ class Publisher:
         self._stored = base().stored
 
     def publish(self, tasks: Sequence[StagedTask], mark: BatchMark | None = None) -> PublishResult:
-        """Make what the tasks staged part of the table, region by region.
+        """Make what the tasks staged part of the table: as one transaction, if all of it goes
+        through the WAL, else region by region.
 
         With a mark, a batch that the table has already changes nothing, and one that a crash has
         cut through is completed. Raises InvalidCallError, before anything is published, when two
@@ -79,22 +89,69 @@ class Publisher:
             self._regions, self._stored = {}, base.stored
         parts = staged_regions(context, base, tasks)
 
-        def publish(part: StagedRegion) -> bool:
-            return self._regions[part.key].publish(part.batch, mark)
-
         with maintenance_lease(context.store, f"publishing {mark or uuid4().hex}", name=PUBLISHING):
             context.check_writes()
             for part in parts:
                 if part.key not in self._regions:
                     self._regions[part.key] = self._region(base, part)
-            message = "some regions may have their rows; publish them again"
-            with half_done(message, StoreUnavailableError):
-                published = map_in_threads(publish, parts, PARALLEL)
-        done = [part for part, new in zip(parts, published, strict=True) if new]
+            done = self._together(parts, mark) if self._fit_one(parts) else self._each(parts, mark)
         rows = sum(part.rows for part in done)
         if mark is not None:
             complete(context.store, mark, rows)
         return PublishResult(rows, len(done))
+
+    def _fit_one(self, parts: Sequence[StagedRegion]) -> bool:
+        """Whether parts can be one transaction, and are more than one."""
+        return (
+            self._context.takes_transactions
+            and 1 < len(parts) <= MOST_PARTS
+            and all(part.batch.goes_through_wal(self._limits) for part in parts)
+        )
+
+    def _each(self, parts: Sequence[StagedRegion], mark: BatchMark | None) -> list[StagedRegion]:
+        """Publish region by region; the parts that were published now."""
+
+        def publish(part: StagedRegion) -> bool:
+            return self._regions[part.key].publish(part.batch, mark)
+
+        message = "some regions may have their rows; publish them again"
+        with half_done(message, StoreUnavailableError):
+            published = map_in_threads(publish, parts, PARALLEL)
+        return [part for part, new in zip(parts, published, strict=True) if new]
+
+    def _together(
+        self, parts: Sequence[StagedRegion], mark: BatchMark | None
+    ) -> list[StagedRegion]:
+        """Publish as one transaction; the parts that were published now."""
+
+        def begin(part: StagedRegion) -> pa.RecordBatch | None:
+            region = self._regions[part.key]
+            if not region.begin(mark):
+                return None
+            rows = next(part.batch.tables(), None)  # all of them, being few
+            return None if rows is None else region.room_for(rows)
+
+        try:
+            batches = map_in_threads(begin, parts, PARALLEL)
+            lacking = [pair for pair in zip(parts, batches, strict=True) if pair[1] is not None]
+            if not lacking:
+                return []
+            # The claims have decided over attempts that were cut off.
+            id_given = None if mark is None else transaction_id(mark)
+            free = free_id(Transactions(self._context.store), id_given)
+            if isinstance(free, TransactionRecord):
+                return []
+            description = Description(free, operation=f"batch {mark}" if mark else None)
+            participants = [
+                Participant(self._context, self._regions[part.key], batch)
+                for part, batch in lacking
+            ]
+            AtomicWrite(participants, description).land()
+        except BaseException:
+            for part in parts:
+                self._regions[part.key].forget_claim()
+            raise
+        return [part for part, _ in lacking]
 
     def empty_wals(self, regions: Sequence[RegionManifest]) -> dict[UUID, int]:
         """Claim regions, also those given by hand, and flush what their WALs hold; the epoch of

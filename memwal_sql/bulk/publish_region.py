@@ -5,28 +5,35 @@ is fenced and says so, and it never claims a second time within one batch: who i
 middle of one reports it. A claim is kept from batch to batch for as long as nobody else takes the
 region, so that a stream leaves one fence and not one a batch.
 
-Few rows become one WAL entry with the batch's mark. Many become generations, in one manifest commit
-with the mark; what the WAL holds by then is flushed first, so that generations follow each other.
+Few rows become one WAL entry with the batch's mark, which is an intent if all regions of the batch
+have few rows. Many become generations, in one manifest commit with the mark; what the WAL holds by
+then is flushed first, so that generations follow each other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
 
 from memwal_sql.bulk.stage import StagedPiece
+from memwal_sql.errors import MemWalError, WriterFailedError
 from memwal_sql.state.batch_marks import BatchMark
 from memwal_sql.state.replay import MakeMemTable, ReplayedMemTable
+from memwal_sql.state.tail import Mark
 from memwal_sql.storage import paths
 from memwal_sql.storage.generation.write import random_hex
 from memwal_sql.storage.objects.protocol import ObjectStore
+from memwal_sql.storage.records.intent import Intent
+from memwal_sql.storage.records.transactions import Part
 from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
 from memwal_sql.storage.region.versions import RegionManifests
 from memwal_sql.storage.wal.log import Wal
 from memwal_sql.write.claim import RegionClaim, claim
+from memwal_sql.write.commit_queue import PendingWrite
 from memwal_sql.write.flusher import commit_flush
 from memwal_sql.write.wal_writer import WalWriter
 from planner.regions.values import RegionValue
@@ -66,6 +73,19 @@ class RegionBatch:
     nbytes: int
     tables: Callable[[], Iterator[pa.Table]]
 
+    def goes_through_wal(self, limits: PublishLimits) -> bool:
+        """Whether its rows become one WAL entry."""
+        return self.rows <= limits.rows and self.nbytes <= limits.bytes and not self.whole
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """A claim, the newest manifest since, and what appends under it."""
+
+    claim: RegionClaim
+    manifest: RegionManifest
+    wal: WalWriter
+
 
 class RegionPublisher:
     """Publishes into one region. Used by one thread at a time."""
@@ -100,10 +120,14 @@ class RegionPublisher:
         self._merged = merged
         self._values = values
         self._note_claim = claimed
-        self._region_claim: RegionClaim | None = None
-        self._manifest: RegionManifest | None = None
-        self._wal: WalWriter | None = None
+        self._own: _Own | None = None
+        self._mark: BatchMark | None = None
         self._tail: list[ReplayedMemTable] = []
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of its claim."""
+        return self._claimed.claim.epoch
 
     def publish(self, batch: RegionBatch, mark: BatchMark | None) -> bool:
         """Make the batch part of the region; False when it is already, and nothing was done.
@@ -112,33 +136,87 @@ class RegionPublisher:
         is known of the batch but that publishing it again is right.
         """
         try:
-            region_claim, manifest, wal = self._claimed()
-            if mark is not None and self._published(manifest, mark.query_id) >= mark.batch_id:
+            if not self.begin(mark):
                 return False
-            small = batch.rows <= self._limits.rows and batch.nbytes <= self._limits.bytes
-            if small and not batch.whole:
+            if batch.goes_through_wal(self._limits):
                 for rows in batch.tables():  # one, being small
-                    self._append(region_claim, wal, rows, mark)
+                    write = self.enqueue_intent(self.room_for(rows))
+                    write.position = self._append(write, None)
+                    self._take_in(write)
             else:
-                self._publish_generations(region_claim, batch, mark)
+                self._publish_generations(batch)
         except BaseException:
-            self._region_claim = None  # whatever it was, the next batch starts with a claim
+            self.forget_claim()
             raise
         return True
 
+    def begin(self, mark: BatchMark | None) -> bool:
+        """Claim the region for a batch; False when it has the batch already."""
+        own = self._claimed_now()
+        self._mark = mark
+        return mark is None or self._published(own.manifest, mark.query_id) < mark.batch_id
+
+    def room_for(self, rows: pa.Table) -> pa.RecordBatch:
+        """The rows as one batch, once the newest MemTable has room for them."""
+        in_wal = self._tail[-1].memtable.rows if self._tail else 0
+        full = in_wal + rows.num_rows > self._limits.rows
+        if len(self._tail) > 1 or full:
+            self._flush_tail(self._tail if full else self._tail[:-1])
+        if not self._tail:
+            generation = self._claimed.manifest.current_generation
+            self._tail = [ReplayedMemTable(self._make(generation), 0)]
+        (batch,) = rows.combine_chunks().to_batches()
+        return batch
+
+    def forget_claim(self) -> None:
+        """Begin the next batch with a claim: something failed."""
+        self._own = None
+
+    # For the coordinator: see `IntentWriter`.
+
+    def enqueue_intent(self, batch: pa.RecordBatch) -> PendingWrite:
+        """The write of rows for which there is room; there are no others."""
+        return PendingWrite(1, batch, None, batch.nbytes, 0.0, is_intent=True)
+
+    def begin_intent(self, write: PendingWrite) -> None:
+        """Nothing: the intent is the next entry."""
+
+    def put_intent(self, write: PendingWrite, intent: Intent) -> int:
+        """Write the entry; its position."""
+        write.position = self._append(write, intent)
+        return write.position
+
+    def end_intent(self, write: PendingWrite, parts: tuple[Part, ...] = ()) -> None:
+        """Take in the rows of a committed transaction; else the claim is forgotten."""
+        if parts:
+            self._take_in(write, parts)
+        else:
+            self.forget_claim()
+
+    def stop(self, error: MemWalError) -> None:
+        """Write nothing any more before another claim."""
+        self.forget_claim()
+
     def empty_wal(self) -> int:
         """Claim the region and turn what its WAL holds into generations; the claim's epoch."""
-        region_claim, _, _ = self._claimed()
-        self._flush_tail(region_claim, self._tail)
-        return region_claim.epoch
+        own = self._claimed_now()
+        self._flush_tail(self._tail)
+        return own.claim.epoch
 
-    def _claimed(self) -> tuple[RegionClaim, RegionManifest, WalWriter]:
-        region_claim, manifest, wal = self._region_claim, self._manifest, self._wal
-        if region_claim is not None and manifest is not None and wal is not None:
-            manifest = self._manifests.newer(manifest) or manifest
-            if manifest.writer_epoch == region_claim.epoch:
-                self._manifest = manifest
-                return region_claim, manifest, wal
+    @property
+    def _claimed(self) -> _Own:
+        if self._own is None:
+            raise WriterFailedError(f"region {self.region_id}: the claim was given up")
+        return self._own
+
+    def _claimed_now(self) -> _Own:
+        """The claim that the last batch left, if nobody has claimed the region since; or another
+        one."""
+        if self._own is not None:
+            manifest = self._manifests.newer(self._own.manifest) or self._own.manifest
+            if manifest.writer_epoch == self._own.claim.epoch:
+                self._own = replace(self._own, manifest=manifest)
+                return self._own
         won = claim(
             self._manifests, self._log, self._make, self._check, self._values, merged=self._merged
         )
@@ -151,37 +229,32 @@ class RegionPublisher:
             self._schema,
             _FLUSHED_WITHIN,
         )
-        self._region_claim, self._manifest, self._wal = won.claim, won.claim.manifest, wal
+        self._own = _Own(won.claim, won.claim.manifest, wal)
         self._tail = list(won.memtables)
-        return won.claim, won.claim.manifest, wal
+        return self._own
 
     def _published(self, manifest: RegionManifest, query_id: str) -> int:
         batches = [memtable.published.get(query_id, -1) for memtable in self._tail]
         return max([manifest.published.get(query_id, -1), *batches])
 
-    def _append(
-        self, region_claim: RegionClaim, wal: WalWriter, rows: pa.Table, mark: BatchMark | None
-    ) -> None:
-        in_wal = self._tail[-1].memtable.rows if self._tail else 0
-        full = in_wal + rows.num_rows > self._limits.rows
-        if len(self._tail) > 1 or full:
-            self._flush_tail(region_claim, self._tail if full else self._tail[:-1])
-        if not self._tail:
-            generation = self._latest().current_generation
-            self._tail = [ReplayedMemTable(self._make(generation), 0)]
-        active = self._tail[-1]
-        (batch,) = rows.combine_chunks().to_batches()
-        generation = active.memtable.generation
-        active.last_position = wal.append(batch, generation, None if mark is None else str(mark))
-        active.memtable.append(batch)
-        if mark is not None:
-            active.published[mark.query_id] = mark.batch_id
+    def _append(self, write: PendingWrite, intent: Intent | None) -> int:
+        generation = self._tail[-1].memtable.generation
+        batch_id = None if self._mark is None else str(self._mark)
+        return self._claimed.wal.append(write.batch, generation, batch_id, intent)
 
-    def _publish_generations(
-        self, region_claim: RegionClaim, batch: RegionBatch, mark: BatchMark | None
-    ) -> None:
-        self._flush_tail(region_claim, self._tail)
-        number = self._latest().current_generation
+    def _take_in(self, write: PendingWrite, parts: tuple[Part, ...] = ()) -> None:
+        active = self._tail[-1]
+        memtable, active.last_position = active.memtable, write.position
+        if parts:
+            mark = Mark(write.position, memtable.generation, memtable.rows, parts)
+            active.marks.append(mark)
+        memtable.append(write.batch)
+        if self._mark is not None:
+            active.published[self._mark.query_id] = self._mark.batch_id
+
+    def _publish_generations(self, batch: RegionBatch) -> None:
+        self._flush_tail(self._tail)
+        number, mark = self._claimed.manifest.current_generation, self._mark
         flushed = []
         for piece in batch.whole:
             flushed.append(self._place(piece, number))
@@ -191,11 +264,9 @@ class RegionPublisher:
             number += 1
         if flushed:
             published = {} if mark is None else {mark.query_id: mark.batch_id}
-            self._manifest = commit_flush(
-                self._manifests, self._latest(), region_claim, flushed, published=published
-            )
+            self._commit(flushed, published=published)
 
-    def _flush_tail(self, region_claim: RegionClaim, tail: Sequence[ReplayedMemTable]) -> None:
+    def _flush_tail(self, tail: Sequence[ReplayedMemTable]) -> None:
         for replayed in tuple(tail):
             if not replayed.memtable.rows:  # only intents without rows
                 self._tail.remove(replayed)
@@ -203,10 +274,7 @@ class RegionPublisher:
             written = self._write(
                 self.region_id, replayed.memtable.generation, replayed.memtable.newest_rows()
             )
-            self._manifest = commit_flush(
-                self._manifests,
-                self._latest(),
-                region_claim,
+            self._commit(
                 (written,),
                 last_position=replayed.last_position,
                 published=replayed.published,
@@ -214,11 +282,13 @@ class RegionPublisher:
             )
             self._tail.remove(replayed)
 
+    def _commit(self, flushed: Sequence[FlushedGeneration], **also: Any) -> None:
+        own = self._claimed
+        manifest = commit_flush(self._manifests, own.manifest, own.claim, flushed, **also)
+        self._own = replace(own, manifest=manifest)
+
     def _place(self, piece: StagedPiece, generation: int) -> FlushedGeneration:
         """Give a staged generation its number, which is part of its folder's name."""
         name = paths.generation_name(random_hex(), generation)
         self._store.move(str(piece.folder), paths.generation_folder(self.region_id, name))
         return FlushedGeneration(generation, name, piece.size, piece.rows, piece.bloom_checksum)
-
-    def _latest(self) -> RegionManifest:
-        return self._manifest or self._manifests.latest()

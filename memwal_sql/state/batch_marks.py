@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.storage.decoding import number_of
@@ -19,6 +20,7 @@ from memwal_sql.storage.records.table import Records
 
 # The number of queries whose last batch a region's manifest keeps.
 _MOST_QUERIES = 64
+_LONGEST_QUERY = 44  # with any batch id, 64 characters
 _QUERY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _FOLDER = "batches"
 
@@ -47,6 +49,14 @@ def check_id(name: str, value: str) -> None:
             f"{name}={value!r} must be up to 128 letters, digits, dots, dashes and underscores, "
             "beginning with a letter or a digit"
         )
+
+
+def transaction_id(mark: BatchMark) -> str:
+    """The id of the transaction that writes a batch."""
+    query = mark.query_id
+    if len(query) > _LONGEST_QUERY:
+        query = sha256(query.encode()).hexdigest()[:_LONGEST_QUERY]
+    return f"{query}.{mark.batch_id}"
 
 
 def decode_mark(text: str | None) -> BatchMark | None:

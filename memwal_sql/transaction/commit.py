@@ -116,8 +116,8 @@ class _Attempt:
 
     def _land(
         self,
-        participants: list[Participant],
-        parts: Sequence[Sequence[tuple[Participant, Cut, bool]]],
+        participants: list[Participant[RegionWriter]],
+        parts: Sequence[Sequence[tuple[Participant[RegionWriter], Cut, bool]]],
         description: Description,
     ) -> TransactionRecord:
         with ExitStack() as orders:
@@ -139,7 +139,7 @@ class _Attempt:
 
     def _parts(
         self, share: _Share, writer: TableWriter, rooms: ExitStack
-    ) -> list[tuple[Participant, Cut, bool]]:
+    ) -> list[tuple[Participant[RegionWriter], Cut, bool]]:
         """The participants of a table, each with a cut, and whether nothing may have been written
         to the region after it."""
         joined, rows, stays, whole = share.joined, share.rows, share.stays, share.whole
@@ -188,7 +188,7 @@ class _Attempt:
                 )
         return cut
 
-    def _check(self, participant: Participant, cut: Cut, *, stays: bool) -> None:
+    def _check(self, participant: Participant[RegionWriter], cut: Cut, *, stays: bool) -> None:
         region, table = participant.writer, participant.context.uri
         region.check_usable()
         keys = participant.rows.select(list(region.recent.primary_key))

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 from uuid import UUID
 
 import pyarrow as pa
@@ -44,20 +45,49 @@ from memwal_sql.storage.records.transactions import (
 )
 from memwal_sql.write.commit_queue import PendingWrite
 from memwal_sql.write.options import PARALLEL_REGIONS
-from memwal_sql.write.region_writer import RegionWriter
 
 # A record *aborted* stays for 7 days; a coordinator that slept so much longer than any request
 # takes might otherwise commit after it is gone.
 _LONGEST_SECONDS = 3600.0
 
 
+class IntentWriter(Protocol):
+    """The part of a `RegionWriter` that puts the intents of transactions; see there."""
+
+    @property
+    def region_id(self) -> UUID:
+        """The region, which it has claimed."""
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of its claim."""
+
+    def enqueue_intent(self, batch: pa.RecordBatch) -> PendingWrite:
+        """Give the rows their place in the order of writing."""
+
+    def begin_intent(self, write: PendingWrite) -> None:
+        """Return when the intent is the next entry."""
+
+    def put_intent(self, write: PendingWrite, intent: Intent) -> int:
+        """Write the entry; its position."""
+
+    def end_intent(self, write: PendingWrite, parts: tuple[Part, ...] = ()) -> None:
+        """Show the rows of a committed transaction, or give its intent up."""
+
+    def stop(self, error: MemWalError) -> None:
+        """Write nothing any more."""
+
+
+R_co = TypeVar("R_co", bound=IntentWriter, covariant=True)
+
+
 @dataclass(frozen=True, slots=True)
-class Participant:
+class Participant(Generic[R_co]):
     """A region of a transaction: its writer, which has claimed it, and its rows, which may be none
     where the transaction only read it."""
 
     context: TableContext
-    writer: RegionWriter
+    writer: R_co
     rows: pa.RecordBatch
 
     @property
@@ -96,7 +126,7 @@ class AtomicWrite:
 
     def __init__(
         self,
-        participants: Sequence[Participant],
+        participants: Sequence[Participant[IntentWriter]],
         description: Description,
         home: TableContext | None = None,
         clock: Callable[[], float] = seconds,
@@ -112,7 +142,7 @@ class AtomicWrite:
         self._home = home or self._participants[0].context
         self._places = self._places_of()
         self._record: TransactionRecord | None = None
-        self._writes: list[tuple[Participant, PendingWrite]] = []
+        self._writes: list[tuple[Participant[IntentWriter], PendingWrite]] = []
         try:
             for participant in self._participants:
                 write = participant.writer.enqueue_intent(participant.rows)

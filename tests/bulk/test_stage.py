@@ -168,14 +168,14 @@ def test_a_fence_in_the_middle_is_reported_and_nothing_claims_again(table: Table
     publisher = table.publisher()
     publisher.publish([stage(table, keys(1, 2, "a"))], BatchMark("q", 0))
     (region,) = publisher._regions.values()
-    claimed = region._claimed
+    claimed = region._claimed_now
 
     def overtaken() -> Any:
         found = claimed()
         upsert_rows(table, keys(1, 2, "by the plain writer"))
         return found
 
-    with patch.object(region, "_claimed", overtaken), pytest.raises(FencedError):
+    with patch.object(region, "_claimed_now", overtaken), pytest.raises(FencedError):
         publisher.publish([stage(table, keys(1, 2, "b"))], BatchMark("q", 1))
     assert values(table) == {1: "by the plain writer"}
     publisher.publish([stage(table, keys(1, 2, "b"))], BatchMark("q", 1))

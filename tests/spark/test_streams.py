@@ -30,6 +30,8 @@ def test_a_stream_writes_every_batch_once(spark: SparkSession, uri: str, tmp_pat
     run(feed.stream(), uri, checkpoint, primaryKey="id", regions="bucket(id, 2)")
     table = mw.open_table(uri)
     assert rows(load(spark, uri)) == {1: "a", 2: "a", 3: "b", 4: "b"}
+    query = json.loads((checkpoint / "metadata").read_text())["id"]
+    assert f"{query}.0" in mw.history(table)["id"].to_pylist()
     entries = table.wal().num_rows
     upsert_rows(table, {"id": [3], "val": ["by another writer since"]})
     for note in ("1", ".1.crc"):
