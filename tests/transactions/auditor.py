@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
+import datafusion
+
 import memwal_sql as mw
 from tests.transactions.bank import ACCOUNTS, START, TABLES, Bank, read_diary
 
@@ -23,8 +25,7 @@ class Auditor:
     def __init__(self, bank: Bank, seed: int) -> None:
         self.done: Counter[str] = Counter()
         self.gaps = 0
-        self._bank = bank
-        self._tables = bank.open()
+        self.use(bank)
         self._random = Random(seed)
         self._places: list[Any] = [None] * len(TABLES)
         # The rows of each transaction, or entry without one, and the money that they move.
@@ -33,17 +34,21 @@ class Auditor:
     def use(self, bank: Bank) -> None:
         """Go on with other handles."""
         self._bank, self._tables = bank, bank.open()
+        self._session = datafusion.SessionContext()
+        for (name, _), table in zip(TABLES, self._tables, strict=True):
+            mw.register(self._session, name, table)
 
     def read(self) -> None:
         """Read in some way. Raises AssertionError if money was made or lost."""
         ways: dict[str, Callable[[], None]] = {
             "all tables": self._all,
+            "statement": self._statement,
             "scan": self._scan,
             "get": self._get,
             "checkpoint": self._checkpoint,
             "feed": self.follow,
         }
-        way = self._random.choices(list(ways), (6, 2, 2, 1, 2))[0]
+        way = self._random.choices(list(ways), (4, 3, 2, 2, 1, 2))[0]
         try:
             ways[way]()
         except (mw.RetryError, mw.ReopenError):
@@ -54,6 +59,15 @@ class Auditor:
     def _all(self) -> None:
         tx = mw.transaction(*self._tables)
         self._check("a transaction", [rows_of(tx.table(table)) for table in self._tables])
+
+    def _statement(self) -> None:
+        tables = (f"SELECT '{name}' AS t, id, n, m FROM {name}" for name, _ in TABLES)
+        with mw.memwal_errors():
+            rows = mw.sql(self._session, " UNION ALL ".join(tables)).to_arrow_table().to_pylist()
+        self._check(
+            "a statement",
+            [{row["id"]: row for row in rows if row["t"] == name} for name, _ in TABLES],
+        )
 
     def _scan(self) -> None:
         table = self._random.choice(self._tables)
