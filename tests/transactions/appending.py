@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from random import Random
 
@@ -18,6 +19,7 @@ from tests.sim.cycles import Transaction, Values
 IDS = 3
 KEYS = tuple(10 * table + number for table in (0, 1) for number in range(IDS))
 """The lists: ten times the number of the table, and the row's id."""
+_QUERY = "SELECT id AS key, log FROM a UNION ALL SELECT id + 10, log FROM b"
 WRITERS = 2
 """The threads of a process that write; one more reads."""
 
@@ -43,6 +45,9 @@ class Client:
         self.done: list[Transaction] = []
         self._tables, self._mode, self._name = tables, mode, name
         self._random = Random(number)
+        self._session = mw.SessionContext()
+        for name, table in zip("ab", tables, strict=True):
+            mw.register(self._session, name, table)
         self._values: Iterator[int] = iter(range(10_000 * number, 10_000 * (number + 1)))
 
     def write(self, steps: int) -> list[Transaction]:
@@ -55,13 +60,19 @@ class Client:
         """Read all lists again and again, and do some job in between."""
         for step in range(steps):
             with suppress(mw.RetryError, mw.ReopenError):
-                reads = self._read(mw.transaction(*self._tables), KEYS)
+                begin = partial(mw.transaction, *self._tables)
+                reads = self._read(begin(), KEYS) if step % 2 else self._query()
                 self.done.append(Transaction(f"read {self._name}.{step}", reads))
             if jobs and step % 4 == 3:
                 table = self._random.choice(self._tables)
                 with suppress(mw.RetryError, mw.ReopenError):
                     self._random.choice([table.flush, table.merge, table.collect_garbage])()
         return self.done
+
+    def _query(self) -> dict[int, Values]:
+        """All lists by one query of both tables."""
+        rows = mw.sql(self._session, _QUERY).to_pylist()
+        return {row["key"]: tuple(map(int, row["log"].split())) for row in rows}
 
     def _transact(self) -> None:
         value = next(self._values)
