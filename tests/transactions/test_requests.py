@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.errors import ConflictError, FencedError, MemWalError
+from memwal_sql.read.region import RegionReader
 from tests.model.opened import Remote, opened_over
 from tests.model.process import Process, as_another_process, forget_writers
 from tests.write.hooked_store import Call, HookedStore
@@ -57,7 +59,7 @@ class Client:
             with made.writer() as writer:
                 writer.upsert(rows(0))
             forget_writers(str(folder))
-        return opened_over(str(folder), lambda store: HookedStore(Remote(store), self._note))
+        return opened_over(str(folder), lambda store: HookedStore(Remote(store), self.note))
 
     def claim(self) -> None:
         """Claim all regions, and ask what is asked once."""
@@ -65,7 +67,7 @@ class Client:
             writer.upsert(rows(0))
             table.scan().read_all()
 
-    def _note(self, operation: str, path: str, call: Call) -> Any:
+    def note(self, operation: str, path: str, call: Call) -> Any:
         if (kind := _KINDS.get(operation)) is not None:
             request = f"{kind} {_place(path)}"
             self.seen.append(request)
@@ -246,6 +248,51 @@ def test_requests_of_strong_reads(client: Client, fast_folder: Path) -> None:
             ]
             assert reader.seen.count("GET transactions") == 0
     assert counts[True] == counts[False]
+
+
+@pytest.mark.parametrize("flushes", [False, True])
+def test_requests_of_a_read_that_is_overtaken(
+    fast_folder: Path, monkeypatch: pytest.MonkeyPatch, flushes: bool
+) -> None:
+    """A transaction comes between the first region and the others. The tails of these are cut, at
+    the price of its record; where they were flushed, all regions are looked at again, twice."""
+    requests: dict[bool, Requests] = {}
+    looks: dict[bool, int] = {}
+    for atomic in (False, True):
+        client = Client(fast_folder / str(atomic))
+        client.claim()
+        reader = Client(fast_folder / str(atomic))
+        table = opened_over(client.table.uri, partial(HookedStore, hook=reader.note))
+        end_read, count = RegionReader.end_read, 0
+
+        def overtaken(
+            self: RegionReader,
+            *given: Any,
+            client: Client = client,
+            atomic: bool = atomic,
+            end_read: Any = end_read,
+        ) -> Any:
+            nonlocal count
+            unflushed = end_read(self, *given)
+            count += 1
+            if count == 1:
+                client.writer.upsert(rows(1), atomic=atomic)
+                if flushes:
+                    client.writer.flush()
+            return unflushed
+
+        with as_another_process():
+            for _ in range(3):
+                table.to_arrow()
+            with monkeypatch.context() as patched:
+                patched.setattr(RegionReader, "end_read", overtaken)
+                requests[atomic] = reader.requests(table.to_arrow)
+        looks[atomic] = count // N
+    if flushes:
+        assert looks == {False: 1, True: 3}
+    else:
+        assert looks == {False: 1, True: 1}
+        assert requests[True] - requests[False] == Counter({"GET transactions": 1})
 
 
 def test_requests_of_a_claim(fast_folder: Path) -> None:
