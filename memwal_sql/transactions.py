@@ -17,7 +17,7 @@ from memwal_sql.session.register import register
 from memwal_sql.session.table_functions import search_functions
 from memwal_sql.statements.run import sql
 from memwal_sql.storage.objects.concurrent import map_remote
-from memwal_sql.storage.records.intent import place_from
+from memwal_sql.storage.records.intent import TRANSACTION_ID, place_from
 from memwal_sql.storage.records.transactions import TransactionRecord, Transactions, free_id
 from memwal_sql.storage.retries import with_retries
 from memwal_sql.table import Table
@@ -216,11 +216,15 @@ def outcome(*tables: Table, id: str) -> Literal["committed", "aborted"]:  # noqa
     Args:
         tables: all tables that the transaction was begun with.
         id: its id, as `TransactionUnknownError.id` or `tx.result.id` has it, or as it was given.
+
+    Raises InvalidCallError for what is not the id of a transaction.
     """
+    if not TRANSACTION_ID.fullmatch(id):
+        raise InvalidCallError(f"id={id!r} is not the id of a transaction")
     records = Transactions(home_of(tables).store)
     record = free_id(records, id)
     if not isinstance(record, TransactionRecord):
-        record = records.abort(id, "memwal_sql.outcome")
+        record = records.abort(record or id, "memwal_sql.outcome")
     return "committed" if record.committed else "aborted"
 
 

@@ -13,6 +13,10 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.records.table import Records
+from memwal_sql.storage.records.transactions import Transactions
+from memwal_sql.storage.retries import Pauses
+from tests.model.faults import Fault, FaultyStore, Kind
+from tests.model.opened import opened_over
 from tests.model.process import Process, as_another_process
 
 ACCOUNTS = pa.schema([pa.field("id", pa.int64(), False), pa.field("n", pa.int64())])
@@ -158,6 +162,21 @@ def test_an_id_is_written_once(accounts: mw.Table, journal: mw.Table) -> None:
     assert mw.outcome(accounts, id="never") == "aborted"
 
 
+def test_the_outcome_of_an_id_is_that_of_its_last_attempt(accounts: mw.Table) -> None:
+    """A record whose put is still under way can't land any more."""
+    assert mw.outcome(accounts, id="k") == "aborted"
+    path = "/transactions/k~2"
+    faults = [Fault("put_if_absent", Kind.TIMEOUT, nth, path) for nth in range(1, 20)]
+    table = opened_over(accounts.uri, lambda store: FaultyStore(store, faults))
+    with Pauses.set(longest=0), pytest.raises(mw.TransactionUnknownError) as raised:  # noqa: SIM117
+        with mw.transaction(table, id="k") as tx:
+            tx.upsert(table, {"id": [1, 2, 3], "n": [0, 0, 0]})
+    assert raised.value.id == "k~2"
+    assert mw.outcome(accounts, id="k") == "aborted"
+    record = Transactions(open_store(accounts.uri)).read("k~2")
+    assert record is not None and not record.committed
+
+
 def test_expected_places(accounts: mw.Table, journal: mw.Table) -> None:
     offsets = accounts.change_offsets()
     with mw.transaction(accounts, journal) as tx:
@@ -204,6 +223,7 @@ def test_calls_that_can_not_be_done_say_so(
     cases: list[tuple[Callable[[], Any], str]] = [
         (lambda: mw.transaction(), "needs the tables"),
         (lambda: mw.transaction(accounts, id="a b"), "id='a b' must be"),
+        (lambda: mw.outcome(accounts, id="a b"), "id='a b' is not the id"),
         (lambda: mw.transaction(accounts, isolation="none"), "isolation="),  # type: ignore[arg-type]
         (lambda: mw.transaction(accounts).get(journal, [1]), "is not a table of this transaction"),
         (lambda: mw.transaction(accounts).table(accounts).merge(), "can't merge"),
