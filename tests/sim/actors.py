@@ -21,7 +21,7 @@ from tests.sim.schedule import Gone, Schedule
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("op", pa.int64()), ("log", pa.string())])
 KEYS = 4
 # Keys of rows that are only appended to: in two regions of one table, and in another one.
-LISTS = ((100, 103), (200,))
+LISTS = ((101, 103), (200,))
 ALL_LISTS = tuple(key for keys in LISTS for key in keys)
 Weights = dict[str, int]
 READS = {"get": 4, "scan": 3, "manifest": 1, "eventual": 1}

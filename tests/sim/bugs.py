@@ -15,7 +15,22 @@ from tempfile import TemporaryDirectory
 from tests.mutants.__main__ import Copy
 from tests.mutants.table import Mutant, mutants
 
-BUGS = ("W02", "W04", "W09", "R02", "R07", "W15", "W28", "R03", "X16", "W01")
+BUGS = (
+    "W02",
+    "W04",
+    "W09",
+    "R02",
+    "R07",
+    "W15",
+    "W28",
+    "R03",
+    "X16",
+    "W01",
+    "T20",
+    "T21",
+    "T24",
+    "T25",
+)
 _SECONDS = 300
 
 

@@ -44,7 +44,7 @@ def run(scenario: str, seed: int) -> Schedule:
     isolation: Isolation = "serializable" if seed % 2 else "snapshot"
     with simulated(text):
         for uri, keys in zip(uris, LISTS, strict=False):
-            table = mw.create_table(uri, SCHEMA, "id", regions="bucket(id, 2)")
+            table = mw.create_table(uri, SCHEMA, "id", regions="bucket(id, 3)")
             with table, table.writer() as writer:
                 writer.upsert([{"id": key, "op": 0, "log": ""} for key in keys])
         actors = [
