@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, TypedDict, TypeVar, Unpack
 from uuid import UUID
@@ -15,6 +15,7 @@ from memwal_sql.errors import ConflictError, InvalidCallError
 from memwal_sql.read.changes.offsets import Offsets
 from memwal_sql.session.register import register
 from memwal_sql.session.table_functions import search_functions
+from memwal_sql.state.open_writers import live_table_writer
 from memwal_sql.statements.run import sql
 from memwal_sql.storage.objects.concurrent import map_remote
 from memwal_sql.storage.records.intent import TRANSACTION_ID, place_from
@@ -62,8 +63,10 @@ class Transaction(OpenTransaction):
         self, tables: Mapping[str, Table], **arguments: Unpack[TransactionArguments]
     ) -> None:
         """See `memwal_sql.transaction`."""
-        super().__init__(list(tables.values()), **arguments)
-        self._names = dict(zip(tables, self._joined, strict=True))
+        distinct = {table.context.identity: table for table in tables.values()}
+        super().__init__(list(distinct.values()), **arguments)
+        by_table = dict(zip(distinct, self._joined, strict=True))
+        self._names = {name: by_table[table.context.identity] for name, table in tables.items()}
         self._session: datafusion.SessionContext | None = None
 
     def get(self, table: Table | str, keys: Any, columns: Sequence[str] | None = None) -> pa.Table:
@@ -113,6 +116,9 @@ class Transaction(OpenTransaction):
         """Commit only if nothing was written to a table after a place, as
         `table.change_offsets()` gives it. Raises ConflictError now if something was."""
         joined = self._of(table)
+        writer = live_table_writer(joined.table.context.identity)
+        if writer is not None:
+            writer.sync()  # buffered rows count too
         for batch in joined.table.changes(after=offsets):
             if batch.num_rows:
                 region = batch.column("_region")[0].as_py()
@@ -183,12 +189,11 @@ def transaction(
     packages may write. The commit raises as `Transaction.commit`.
     """
     by_name = dict(named or {})
+    _check_tables((*tables, *by_name.values()))
     for table in tables:
         name = _name_of(table)
         if by_name.setdefault(name, table) is not table:
             raise InvalidCallError(f"two tables are named {name!r}: give one in named={{...}}")
-    if not by_name:
-        raise InvalidCallError("a transaction needs the tables that it reads and writes")
     return Transaction(by_name, **arguments)
 
 
@@ -219,6 +224,7 @@ def outcome(*tables: Table, id: str) -> Literal["committed", "aborted"]:  # noqa
 
     Raises InvalidCallError for what is not the id of a transaction.
     """
+    _check_tables(tables)
     if not TRANSACTION_ID.fullmatch(id):
         raise InvalidCallError(f"id={id!r} is not the id of a transaction")
     records = Transactions(home_of(tables).store)
@@ -245,7 +251,13 @@ def history(
         after: only later ones; with a time zone.
         limit: the most rows.
     """
-    rows = [row for table in tables for row in _records(table, actor, after)]
+    _check_tables(tables)
+    if limit < 0:
+        raise InvalidCallError(f"limit={limit} is less than 0")
+    if after is not None and after.tzinfo is None:
+        raise InvalidCallError(f"after={after!r} has no time zone")
+    distinct = {table.context.identity: table for table in tables}
+    rows = [row for table in distinct.values() for row in _records(table, actor, after)]
     rows.sort(key=lambda row: (row["time"], row["id"]), reverse=True)
     return pa.Table.from_pylist(rows[:limit], HISTORY)
 
@@ -271,6 +283,14 @@ def _records(
             "upserts": sum(part.upserts for part in record.parts),
             "deletes": sum(part.deletes for part in record.parts),
         }
+
+
+def _check_tables(tables: Collection[object]) -> None:
+    if not tables:
+        raise InvalidCallError("give the tables of the transactions")
+    for table in tables:
+        if not isinstance(table, Table):
+            raise InvalidCallError(f"{table!r} is not a table: mw.open_table(place) opens one")
 
 
 def _name_of(table: Table) -> str:

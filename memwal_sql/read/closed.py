@@ -40,12 +40,14 @@ class TableRead:
         pruned: how many others the filters ruled out.
         open_of: the table's incarnation where regions that this read has not found may exist by
             now; None where it was about regions that are all there.
+        listed: the regions that existed when they were looked for, those ruled out too.
     """
 
     base: BaseTable
     regions: Sequence[RegionRead]
     pruned: int = 0
     open_of: UUID | None = None
+    listed: Sequence[RegionReader] = ()
 
 
 def read_closed(
@@ -74,9 +76,10 @@ def read_closed(
             return tables, {}
         tails = {region.reader.place: region.unflushed.tail for region in reads}
         strangers = _strangers(tails, {table.open_of for table in tables})
+        strangers -= {reader.place for table in tables for reader in table.listed}
         if strangers <= absent and (cut := closed(tails)) is not None:
             return tables, cut
-        absent |= strangers  # those that another look does not find were dropped, or are pruned
+        absent |= strangers  # those that another look does not find were dropped
     raise ContentionError(
         f"transactions were flushed {_ATTEMPTS} times while the regions of a query were looked at: "
         "run it again"

@@ -33,7 +33,7 @@ def get(
     """The live rows of distinct `keys` over a base version, in order, at strong consistency; reads
     only the regions of the keys. A pinned handle reads its version."""
     if collector.pinned:
-        return get_in(collector.snapshot(base, "eventual"), keys, columns)
+        return get_in(collector.of_keys(base, keys), keys, columns)
     output = _output(base.info.schema, columns)
     if len(keys) == 1:
         row = _BaseRow(keys, base.source, output.names)

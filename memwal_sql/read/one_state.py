@@ -23,12 +23,14 @@ class TableState:
     """The state of one of the tables.
 
     Attributes:
-        tails: the unflushed rows of each region, as they are in the snapshot.
+        ends: the last WAL position that the snapshot has of each region.
+        epochs: the writer epoch of each region.
     """
 
     base: BaseTable
     snapshot: Snapshot
-    tails: Mapping[UUID, Tail]
+    ends: Mapping[UUID, int]
+    epochs: Mapping[UUID, int]
 
 
 def one_state(collectors: Sequence[SnapshotCollector]) -> list[TableState]:
@@ -63,7 +65,7 @@ def check_unmoved(
         if parts or unflushed.manifest.last_transaction > end:
             raise ConflictError(
                 f"another transaction has written {collector.uri} since this one began, and maybe "
-                "tables that it uses only now: nothing was written, run it again",
+                "tables that it uses only now: roll it back and begin again",
                 table=collector.uri,
                 region=region.reader.region_id,
                 expected=end,
@@ -74,14 +76,12 @@ def _state(
     collector: SnapshotCollector, read: TableRead, tails: Mapping[Place, Tail]
 ) -> TableState:
     snapshot = collector.snapshot_of(read, tails)
-    return TableState(
-        read.base,
-        replace(snapshot, indexes=read.base.indexes.infos),
-        {
-            region.reader.region_id: tails.get(region.reader.place, region.unflushed.tail)
-            for region in read.regions
-        },
-    )
+    ends, epochs = {}, {}
+    for region in read.regions:
+        reader, unflushed = region.reader, region.unflushed
+        ends[reader.region_id] = tails.get(reader.place, unflushed.tail).end
+        epochs[reader.region_id] = unflushed.manifest.writer_epoch
+    return TableState(read.base, replace(snapshot, indexes=read.base.indexes.infos), ends, epochs)
 
 
 def _read(collectors: Sequence[SnapshotCollector], bases: Sequence[BaseTable]) -> list[TableRead]:

@@ -11,6 +11,7 @@ from threading import Lock
 from typing import Literal, TypeVar
 from uuid import UUID
 
+from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import Source
 from memwal_sql.errors import (
@@ -171,6 +172,10 @@ class SnapshotCollector:
         missing = None if self.pinned else partial(self._missing, snapshot, consistency, filters)
         return replace(snapshot, indexes=base.indexes.infos, missing=missing)
 
+    def of_keys(self, base: BaseTable, _: KeyBatch) -> Snapshot:
+        """The state of a pinned version, for some keys."""
+        return self.snapshot(base, "eventual")
+
     def _missing(
         self,
         read: Snapshot,
@@ -304,7 +309,7 @@ class SnapshotCollector:
 
         # No answer about a region depends on the existence of others.
         regions, known_regions = registry.pinned_by(base, filters), len(registry)
-        are_all = regions is not None
+        are_all, listed = regions is not None, list[RegionReader]()
         if regions is None:
             if since is not None or (self._context.store.remote and registry):
                 readers = registry.live(base, registry.loaded())
@@ -315,8 +320,10 @@ class SnapshotCollector:
                 )
                 since = {}  # regions found now may be newer than the reads of the others
             else:
+                before = self.seen()
                 registry.find_new_regions(base, choose)
-            regions = registry.live(base, registry.loaded())
+                since = {**self.seen(), **before}
+            listed = regions = registry.live(base, registry.loaded())
             known_regions = len(regions)
         chosen = read_chosen(regions, since)
         pruned = known_regions + registry.passed_over - len(chosen)
@@ -324,7 +331,8 @@ class SnapshotCollector:
             every = pruned + len(chosen)
             _log.debug("%s: %d of %d regions pruned", self._context.uri, pruned, every)
         region_reads = [RegionRead(reader, reads[reader]) for reader in chosen]
-        return TableRead(base, region_reads, pruned, None if are_all else self._context.incarnation)
+        open_of = None if are_all else self._context.incarnation
+        return TableRead(base, region_reads, pruned, open_of, listed)
 
     def seen(self) -> Since:
         """The WAL positions up to which earlier reads have taken in the regions known by now. To be
@@ -395,8 +403,12 @@ class SnapshotCollector:
 
         def read() -> tuple[TableRead]:
             regions, are_all = route()
-            open_of = None if are_all else self.incarnation
-            return self._read_all(base, regions, meanwhile, open_of)
+            if are_all:
+                return self._read_all(base, regions, meanwhile)
+            before = {region: region.seen for region in regions}
+            regions, are_all = route()
+            since = {region: before.get(region, region.seen) for region in regions}
+            return self._read_all(base, regions, meanwhile, self.incarnation, since)
 
         (table,), tails = read_closed(read)
         sources = [_sources(region, base, tails) for region in table.regions]
@@ -418,8 +430,9 @@ class SnapshotCollector:
         regions: Sequence[RegionReader],
         meanwhile: Callable[[list[Source]], None] | None = None,
         open_of: UUID | None = None,
+        since: Since | None = None,
     ) -> tuple[TableRead]:
-        reads = self._read_regions(base, regions, meanwhile, strong=True)
+        reads = self._read_regions(base, regions, meanwhile, strong=True, since=since)
         pairs = zip(regions, reads, strict=True)
         return (TableRead(base, [RegionRead(*pair) for pair in pairs], open_of=open_of),)
 
@@ -454,12 +467,14 @@ class SnapshotCollector:
         """The regions with the ends of their logs. Other processes find rows only there."""
 
         def read_all() -> tuple[TableRead]:
+            before = self.seen()
             regions = self.registry.live(base, self.registry.regions(base))
             chosen = prune(filters, regions, base.info.region_specs, base.info.schema)
             for region in chosen:
                 region.complete_log()
-            (table,) = self._read_all(base, chosen, open_of=self.incarnation)
-            return (replace(table, pruned=len(regions) - len(chosen)),)
+            since = {region: before.get(region, region.seen) for region in chosen}
+            (table,) = self._read_all(base, chosen, open_of=self.incarnation, since=since)
+            return (replace(table, pruned=len(regions) - len(chosen), listed=regions),)
 
         (table,), tails = read_closed(read_all)
         pinned = []

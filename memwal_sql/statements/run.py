@@ -135,7 +135,7 @@ def _answered(
 ) -> datafusion.DataFrame:
     change = _change(ctx, statement)
     if change is not None:
-        text = statement.source.original.strip()
+        text = statement.source.original.strip().rstrip(";")
         described = Description(None, search_functions(ctx).actor, text)
         with change.target.same_columns():
             rows = change.run(ctx, parameters, described)

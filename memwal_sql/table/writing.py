@@ -17,6 +17,7 @@ from memwal_sql.errors import (
     MemWalError,
     PartlyWrittenError,
     ReopenError,
+    TransactionUnknownError,
     WriterFailedError,
 )
 from memwal_sql.state.base_table import BaseTable
@@ -109,7 +110,7 @@ class WrittenTable(TableHandle):
             writer = self.statement_writer(columns)
             try:
                 result = write(writer)
-            except (PartlyWrittenError, WriterFailedError):
+            except (PartlyWrittenError, TransactionUnknownError, WriterFailedError):
                 raise
             except ReopenError:
                 if not writer.closed:

@@ -23,13 +23,15 @@ class Joined:
         inside: the table as the transaction sees it.
         cuts: cuts of the regions that this process had claimed by then.
         ends: the last WAL position that the snapshot has, by region.
+        epochs: the writer epoch of each region then.
         whole: whether nothing may have been written to the table since, see `Transaction.expect`.
     """
 
     table: Table
     inside: TableInside
-    cuts: Mapping[RegionWriter, Cut]
+    cuts: dict[RegionWriter, Cut]
     ends: Mapping[UUID, int]
+    epochs: Mapping[UUID, int]
     whole: bool = False
 
 
@@ -47,9 +49,9 @@ def join(tables: Sequence[Table], earlier: Sequence[Joined] = ()) -> list[Joined
     ]
 
 
-def _joined(table: Table, state: TableState, cuts: Mapping[RegionWriter, Cut]) -> Joined:
+def _joined(table: Table, state: TableState, cuts: dict[RegionWriter, Cut]) -> Joined:
     inside = TableInside(table, state.base, state.snapshot)
-    return Joined(table, inside, cuts, {region: tail.end for region, tail in state.tails.items()})
+    return Joined(table, inside, cuts, state.ends, state.epochs)
 
 
 def _open_cuts(table: Table) -> dict[RegionWriter, Cut]:

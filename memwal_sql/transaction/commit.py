@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 from uuid import UUID
 
@@ -21,7 +21,6 @@ from memwal_sql.storage.records.transactions import (
     free_id,
     utc_now,
 )
-from memwal_sql.storage.retries import with_retries
 from memwal_sql.transaction.begin import Joined
 from memwal_sql.write.conditional.recent import Cut
 from memwal_sql.write.coordinator import AtomicWrite, Description, Participant
@@ -38,17 +37,9 @@ def commit(
     *,
     serializable: bool,
 ) -> TransactionRecord:
-    """The record of the transaction, or of another one with its id that came first.
-
-    It is tried again where other processes take regions over that this one claims for it. Raises as
-    `Transaction.commit`.
-    """
-    attempt = _Attempt(joined, home, description, serializable=serializable)
-    return with_retries(attempt.run, "a transaction", on=_TakenOverError, attempts=20)
-
-
-class _TakenOverError(FencedError):
-    """Others took regions over from writers that may be opened again."""
+    """The record of the transaction, or of another one with its id that came first. Raises as
+    `Transaction.commit`."""
+    return _Attempt(joined, home, description, serializable=serializable).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +63,10 @@ class _Share:
         return cast(TableWriter, self.joined.table.statement_writer(inside.schema))
 
 
+_Part = tuple[Participant[RegionWriter], Cut, bool]
+"""A participant, its cut, and whether nothing may have been written to the region after that."""
+
+
 class _Attempt:
     def __init__(
         self,
@@ -87,45 +82,50 @@ class _Attempt:
         self._serializable = serializable
 
     def run(self) -> TransactionRecord:
-        """One attempt, with an id that no other one has."""
-        records = Transactions(self._home.store)
-        found = free_id(records, self._description.id)
-        if isinstance(found, TransactionRecord):
-            return found
-        description = Description(found, self._description.actor, self._description.operation)
+        """Check and write it."""
         shares = [share for share in map(self._share, self._joined) if not share.is_empty]
+        records = Transactions(self._home.store)
+        if all(share.rows is None for share in shares):
+            return self._without_rows(records)
         remote = self._home.store.remote
         writers = map_remote(remote, lambda share: share.open_writer(), shares)
         try:
             with ExitStack() as rooms:
-                pairs = zip(shares, writers, strict=True)
-                parts = [self._parts(share, writer, rooms) for share, writer in pairs]
-                participants = [part for table_parts in parts for part, _, _ in table_parts]
-                if not any(part.rows.num_rows for part in participants):
-                    return self._without_rows(records, description)
-                return self._land(participants, parts, description)
+                parts: list[_Part] = []
+                for share, writer in zip(shares, writers, strict=True):
+                    parts += self._parts(share, writer, rooms)
+                if self._serializable:
+                    self._check_regions({participant.writer.region_id for participant, *_ in parts})
+                # Now, as a claim may have settled an earlier attempt.
+                attempt = free_id(records, self._description.id)
+                if isinstance(attempt, TransactionRecord):
+                    return attempt
+                return self._land(parts, replace(self._description, id=attempt))
         except FencedError as error:
             if not all(writer.takes_turns for writer in writers):
                 raise
-            raise _TakenOverError(str(error)) from error
+            raise ConflictError(
+                f"another process took regions over since the transaction began: {error}"
+            ) from error
 
-    def _without_rows(self, records: Transactions, description: Description) -> TransactionRecord:
-        if description.id is None:
+    def _without_rows(self, records: Transactions) -> TransactionRecord:
+        described, attempt = self._description, free_id(records, self._description.id)
+        if attempt is None:
             return TransactionRecord("", True, utc_now())
-        return records.commit(description.id, (), description.actor, description.operation)
+        if isinstance(attempt, TransactionRecord):
+            return attempt
+        record = records.commit(attempt, (), described.actor, described.operation)
+        if not record.committed:
+            raise ConflictError(f"transaction {record.id} was aborted meanwhile: run it again")
+        return record
 
-    def _land(
-        self,
-        participants: list[Participant[RegionWriter]],
-        parts: Sequence[Sequence[tuple[Participant[RegionWriter], Cut, bool]]],
-        description: Description,
-    ) -> TransactionRecord:
+    def _land(self, parts: Sequence[_Part], description: Description) -> TransactionRecord:
+        participants = [participant for participant, _, _ in parts]
         with ExitStack() as orders:
             for participant in sorted(participants, key=lambda participant: participant.order):
                 orders.enter_context(participant.writer.order)
-            for table_parts in parts:
-                for participant, cut, stays in table_parts:
-                    self._check(participant, cut, stays=stays)
+            for participant, cut, stays in parts:
+                self._check(participant, cut, stays=stays)
             write = AtomicWrite(participants, description, self._home)
             if not all(participant.writer.durable for participant in participants):
                 return write.land()  # others may not enqueue meanwhile
@@ -137,11 +137,7 @@ class _Attempt:
         whole = joined.whole or (self._serializable and scope.has_read_all)
         return _Share(joined, rows, stays, whole)
 
-    def _parts(
-        self, share: _Share, writer: TableWriter, rooms: ExitStack
-    ) -> list[tuple[Participant[RegionWriter], Cut, bool]]:
-        """The participants of a table, each with a cut, and whether nothing may have been written
-        to the region after it."""
+    def _parts(self, share: _Share, writer: TableWriter, rooms: ExitStack) -> list[_Part]:
         joined, rows, stays, whole = share.joined, share.rows, share.stays, share.whole
         routed = {}
         if rows is not None:
@@ -150,13 +146,14 @@ class _Attempt:
         for region, batch in routed.items():
             if not region.fits(batch):
                 raise UnsupportedError(
-                    f"the rows of the transaction for region {region.region_id} of "
-                    f"{joined.table.uri} do not fit into one MemTable: write fewer at once"
+                    f"the {batch.num_rows} rows of the transaction for region {region.region_id} "
+                    f"of {joined.table.uri} do not fit into one MemTable: write fewer at once, or "
+                    "open a writer with larger ones (memtable_rows, memtable_bytes)"
                 )
-        if whole or stays:
-            for region in writer.claim_all():
-                if whole or region.region_id in stays:
-                    routed.setdefault(region, _no_rows(joined))
+        of_reads = joined.inside.scope.values_of(stays)
+        for region in writer.claim_all() if whole else writer.claim(of_reads):
+            if whole or region.region_id in stays:
+                routed.setdefault(region, _no_rows(joined))
         return [
             (
                 Participant(joined.table.context, region, batch),
@@ -172,21 +169,42 @@ class _Attempt:
         if cut is not None:
             return cut
         cut = region.open_cut()
+        region.flush_wal()  # rows that a buffered writer took before the cut
         end = joined.ends.get(region.region_id, 0)
+        # A claim by others may have brought rows that were never in a log.
+        if region.epoch > joined.epochs.get(region.region_id, 0) + 1:
+            raise self._written(joined, region.region_id, end, None)
         wal = joined.table.context.wal(region.region_id)
         for position in range(end + 1, region.end + 1):
             entry = wal.read(position)
             if entry is None or (not entry.is_fence and wal.verdict(entry)):
-                raise ConflictError(
-                    f"region {region.region_id} of {joined.table.uri} was written since the "
-                    "transaction began, and this process had not claimed it: nothing was written, "
-                    "run it again",
-                    table=joined.table.uri,
-                    region=region.region_id,
-                    expected=end,
-                    found=position,
-                )
+                raise self._written(joined, region.region_id, end, position)
         return cut
+
+    def _check_regions(self, own: Container[UUID]) -> None:
+        """Raise ConflictError for a region that was made since the beginning and may have rows of
+        the reads. Of two transactions that make regions, one at least finds the other's, as each
+        has claimed its `own` in all tables by now."""
+        for joined in self._joined:
+            reads, base = joined.inside.scope.reads, joined.inside.scope.base
+            regions = joined.table.collector.registry.regions(base) if reads else ()
+            new = [r for r in regions if r.region_id not in joined.ends and r.region_id not in own]
+            for choose in reads:
+                for region in choose(new):
+                    raise self._written(joined, region.region_id, None, None)
+
+    def _written(
+        self, joined: Joined, region: UUID, expected: int | None, position: int | None
+    ) -> ConflictError:
+        return ConflictError(
+            f"region {region} of {joined.table.uri} was written or claimed by others since the "
+            "transaction began, when this process had not claimed it: nothing was written, run it "
+            "again",
+            table=joined.table.uri,
+            region=region,
+            expected=expected,
+            found=position,
+        )
 
     def _check(self, participant: Participant[RegionWriter], cut: Cut, *, stays: bool) -> None:
         region, table = participant.writer, participant.context.uri

@@ -66,11 +66,16 @@ class OpenTransaction:
     ) -> None:
         """See `memwal_sql.transaction`; other tables join at their first use."""
         check_isolation(isolation)
-        if id is not None and not _GIVEN_ID.fullmatch(id):
+        if id is not None and not (isinstance(id, str) and _GIVEN_ID.fullmatch(id)):
             raise InvalidCallError(
                 f"id={id!r} must be 1 to 64 letters, digits, dots, dashes and underscores, and "
                 "begin with a letter or a digit"
             )
+        for name, value in (("actor", actor), ("operation", operation)):
+            if not isinstance(value, str | None):
+                raise InvalidCallError(f"{name}={value!r} must be a text")
+        if not isinstance(timeout_s, int | float) or not timeout_s > 0:
+            raise InvalidCallError(f"timeout_s={timeout_s!r} must be a number of seconds above 0")
         self.committed = False
         self.result: TransactionResult | None = None
         self._isolation = isolation
@@ -115,6 +120,7 @@ class OpenTransaction:
         self._over = True
         for joined in self._joined:
             joined.inside.scope.end()
+            joined.cuts.clear()  # nobody need remember what is written any more
 
     def commit(self) -> TransactionResult:
         """Write what was staged. Nothing is written if it raises, with the one exception of
@@ -135,11 +141,6 @@ class OpenTransaction:
                 self.rollback()
 
     def _commit(self) -> TransactionRecord:
-        if self._clock() > self._deadline:
-            raise ConflictError(
-                f"the transaction took longer than {self._timeout_s} s (timeout_s): nothing was "
-                "written, run it again"
-            )
         if not self._joined:
             return TransactionRecord("", True, utc_now())
         operation = self._operation or "; ".join(self._statements) or None
@@ -152,6 +153,11 @@ class OpenTransaction:
 
     def _join(self, tables: Sequence[Table]) -> list[Joined]:
         for table in tables:
+            if table.newest_of is None:
+                raise InvalidCallError(
+                    f"{table!r} is a past state: a transaction reads and writes the present, so "
+                    "give the table itself"
+                )
             if not table.context.takes_transactions:
                 raise takes_none(table.context)
         return join(tables, self._joined) if tables else []
@@ -170,16 +176,23 @@ class OpenTransaction:
                 positions.setdefault(table, {})[part.region] = part.position
         rows = sum(part.upserts + part.deletes for part in record.parts)
         self.committed, self._over = True, True
+        for joined in self._joined:
+            joined.cuts.clear()
         self.result = TransactionResult(record.id, rows, positions)
         return self.result
 
     def _check_open(self) -> None:
         if self.committed:
-            raise InvalidCallError(
-                f"transaction {self._id} is committed already: look at tx.committed first"
-            )
+            given = "" if self._id is None else f" {self._id}, which tx.committed tells"
+            raise InvalidCallError(f"the transaction{given} is committed: begin another one")
         if self._over:
             raise InvalidCallError("the transaction is over: begin another one")
+        if self._clock() > self._deadline:
+            self.rollback()
+            raise ConflictError(
+                f"the transaction took longer than {self._timeout_s} s (timeout_s): nothing was "
+                "written, run it again"
+            )
 
     def __enter__(self) -> Self:
         return self

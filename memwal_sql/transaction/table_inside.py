@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar, cast
 from uuid import UUID
 
 import pyarrow as pa
 
+from exec_nodes.keys.keys import KeyBatch
 from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.read.snapshots import check_consistency
 from memwal_sql.state.base_table import BaseTable
@@ -19,12 +20,20 @@ from memwal_sql.write.coordinator import Description
 from memwal_sql.write.ingest.missing import ERROR, KEEP, MissingInInsert, MissingInUpsert
 from memwal_sql.write.ingest.normalise import Normaliser
 from memwal_sql.write.result import WriteResult
+from memwal_sql.write.router import RegionValues
 from planner.model import Snapshot, TableInfo
 from planner.predicates.expr import Predicate
-from planner.regions.pruning import prune
+from planner.regions.pruning import RegionT, prune
 
 STAGED = "staged"
 T = TypeVar("T")
+
+
+class Choose(Protocol):
+    """Chooses regions."""
+
+    def __call__(self, regions: Sequence[RegionT], /) -> tuple[RegionT, ...]:
+        """Those that may have rows of a read."""
 
 
 class OneSnapshot:
@@ -34,6 +43,7 @@ class OneSnapshot:
     Attributes:
         regions_read: the regions that reads have had in scope, by their ids.
         has_read_all: whether a read had every region in scope.
+        reads: choose, among any regions, those in scope of each read.
     """
 
     pinned = True
@@ -43,6 +53,7 @@ class OneSnapshot:
     def __init__(self, base: BaseTable, snapshot: Snapshot, staged: StagedRows) -> None:
         self.base = base
         self.regions_read: set[UUID] = set()
+        self.reads: list[Choose] = []
         self.has_read_all = False
         self._snapshot = snapshot
         self._staged = staged
@@ -62,13 +73,41 @@ class OneSnapshot:
     ) -> Snapshot:
         """The snapshot, without the regions that `filters` rule out. Raises InvalidCallError after
         a rollback."""
+        info = self.base.info
+        return self._read(lambda regions: prune(filters, regions, info.region_specs, info.schema))
+
+    def of_keys(self, base: BaseTable, keys: KeyBatch) -> Snapshot:
+        """The snapshot, with the regions of some keys alone."""
+        values: dict[int, set[tuple[object, ...]]] = {}
+        for spec in base.info.region_specs:
+            if not spec.is_manual:
+                distinct, _ = spec.assign(keys.table)
+                values[spec.spec_id] = {tuple(row.values()) for row in spec.values_of(distinct)}
+
+        def choose(regions: Sequence[RegionT]) -> tuple[RegionT, ...]:
+            return tuple(
+                region
+                for region in regions
+                if region.values is None
+                or region.spec_id not in values
+                or tuple(region.values.values()) in values[region.spec_id]
+            )
+
+        return self._read(choose)
+
+    def values_of(self, regions: Container[UUID]) -> list[tuple[int, RegionValues | None]]:
+        """The spec and the values of some of the snapshot's regions."""
+        chosen = [region for region in self._snapshot.regions if region.region_id in regions]
+        return [(region.spec_id, cast(RegionValues, region.values)) for region in chosen]
+
+    def _read(self, choose: Choose) -> Snapshot:
         if self._is_over:
             raise InvalidCallError(
                 "the transaction was rolled back: read the results of its queries before that"
             )
-        info = self.base.info
+        self.reads.append(choose)
         regions = self._staged.in_front_of(self._snapshot.regions)
-        chosen = prune(filters, regions, info.region_specs, info.schema)
+        chosen = choose(regions)
         self.regions_read.update(region.region_id for region in chosen)
         self.has_read_all |= len(chosen) == len(regions)
         pruned = len(regions) - len(chosen)

@@ -415,6 +415,12 @@ class TableWriter:
         self._check_open()
         return self._writers.route(batch)
 
+    def claim(self, regions: Sequence[tuple[int, RegionValues | None]]) -> list[RegionWriter]:
+        """The writers of claimed regions, after some regions are claimed, given by spec and
+        values."""
+        self._check_open()
+        return self._writers.all(regions) if regions else []
+
     def claim_all(self) -> list[RegionWriter]:
         """The writers of all regions of the table, which are claimed."""
         self._check_open()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,6 +15,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.read.region import RegionReader
+from memwal_sql.read.registry import RegionRegistry
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.records.transactions import Transactions
 from tests.model.faults import Fault, FaultyStore, Kind
@@ -69,52 +71,92 @@ def test_a_read_that_a_transaction_overtakes_between_two_regions_is_whole(
         assert count > 3
 
 
+DAYS = pa.schema(
+    [pa.field("day", pa.int64(), False), pa.field("id", pa.int64(), False), ("v", pa.int64())]
+)
+READS: dict[str, Callable[[mw.Table], list[int]]] = {
+    "all": lambda table: table.to_arrow(["v"])["v"].to_pylist(),
+    "filtered": lambda table: table.scan(["v"], "v >= 0").read_all()["v"].to_pylist(),
+    "of days": lambda table: table.scan(["v"], "day IN (1, 2)").read_all()["v"].to_pylist(),
+    "of keys": lambda table: table.get([(1, 1), (2, 1)], ["v"])["v"].to_pylist(),
+    "pinned": lambda table: read_pinned(table),
+}
+
+
+def before_a_region_is_read(make: Callable[[], None], _: mw.Table) -> tuple[type, str, Any]:
+    begin_read = RegionReader.begin_read
+
+    def read(*args: Any, **named: Any) -> Any:
+        make()
+        return begin_read(*args, **named)
+
+    return RegionReader, "begin_read", read
+
+
+def after_regions_are_looked_for(
+    make: Callable[[], None], reader: mw.Table
+) -> tuple[type, str, Any]:
+    """Another thread of this process then reads the region that is there."""
+    find = RegionRegistry.find_new_regions
+
+    def looked_for(*args: Any, **named: Any) -> None:
+        find(*args, **named)
+        make()
+        reader.get([(1, 1)])
+
+    return RegionRegistry, "find_new_regions", looked_for
+
+
+@pytest.mark.parametrize("moment", [before_a_region_is_read, after_regions_are_looked_for])
 def test_a_read_that_a_new_region_overtakes_is_whole(
-    fast_folder: Path, monkeypatch: pytest.MonkeyPatch
+    fast_folder: Path, monkeypatch: pytest.MonkeyPatch, moment: Any
 ) -> None:
     """A transaction that makes a region while a read is on its way: T11, T12, over each kind of
     read."""
-    schema = pa.schema(
-        [pa.field("day", pa.int64(), False), pa.field("id", pa.int64(), False), ("v", pa.int64())]
-    )
-    reads: dict[str, Callable[[mw.Table], list[int]]] = {
-        "all": lambda table: table.to_arrow(["v"])["v"].to_pylist(),
-        "filtered": lambda table: table.scan(["v"], "v >= 0").read_all()["v"].to_pylist(),
-        "of days": lambda table: table.scan(["v"], "day IN (1, 2)").read_all()["v"].to_pylist(),
-        "of keys": lambda table: table.get([(1, 1), (2, 1)], ["v"])["v"].to_pylist(),
-        "pinned": lambda table: read_pinned(table),
-    }
-    for number, (name, read) in enumerate((n, r) for n, r in reads.items() for _ in range(2)):
-        uri, flushes = str(fast_folder / str(number)), number % 2
-        table = mw.create_table(uri, schema, ["day", "id"], regions="identity(day)")
+    for number, (name, flushes) in enumerate(product(READS, (False, True))):
+        uri, read = str(fast_folder / str(number)), READS[name]
+        table = mw.create_table(uri, DAYS, ["day", "id"], regions="identity(day)")
         with table.writer() as writer:
             writer.upsert({"day": [1], "id": [1], "v": [0]})
+        calls: list[str] = []
+
+        def make(uri: str = uri, flushes: bool = flushes, calls: list[str] = calls) -> None:
+            calls.append(uri)
+            if len(calls) == 1:
+                with as_another_process(), mw.open_table(uri).writer() as writer:
+                    writer.upsert({"day": [1, 2], "id": [1, 1], "v": [1, 1]}, atomic=True)
+                    if flushes:
+                        writer.flush()
+
         with as_another_process():
             reader = mw.open_table(uri)
             assert read(reader) == [0]
-            begin_read, calls = RegionReader.begin_read, 0
-
-            def overtaken(
-                self: RegionReader,
-                *args: Any,
-                uri: str = uri,
-                flushes: int = flushes,
-                begin_read: Any = begin_read,
-                **named: Any,
-            ) -> Any:
-                nonlocal calls
-                calls += 1
-                if calls == 1:
-                    with as_another_process(), mw.open_table(uri).writer() as writer:
-                        writer.upsert({"day": [1, 2], "id": [1, 1], "v": [1, 1]}, atomic=True)
-                        if flushes:
-                            writer.flush()
-                return begin_read(self, *args, **named)
-
             with monkeypatch.context() as patched:
-                patched.setattr(RegionReader, "begin_read", overtaken)
+                patched.setattr(*moment(make, reader))
                 assert read(reader) in ([0], [1, 1]), (name, flushes)
-            assert calls > 0 and read(reader) == [1, 1], (name, flushes)
+            assert calls and read(reader) == [1, 1], (name, flushes)
+
+
+def test_a_read_ends_beside_transactions_that_write_other_regions_each_time(
+    fast_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regions that the conditions rule out are no news."""
+    table = mw.create_table(str(fast_folder / "t"), DAYS, ["day", "id"], regions="identity(day)")
+    writer, days, begin_read, looks = table.writer(), range(40), RegionReader.begin_read, 0
+    writer.upsert({"day": days, "id": [1] * 40, "v": [0] * 40})
+    with as_another_process():
+        reader = mw.open_table(table.uri)
+        assert reader.scan(["v"], "day < 1").read_all().num_rows == 1
+
+        def overtaken(*args: Any, **named: Any) -> Any:
+            nonlocal looks
+            looks += 1
+            writer.upsert({"day": [0, looks], "id": [1, 1], "v": [looks, looks]}, atomic=True)
+            return begin_read(*args, **named)
+
+        monkeypatch.setattr(RegionReader, "begin_read", overtaken)
+        assert reader.scan(["v"], "day < 1").read_all().num_rows == 1
+        assert looks <= 2
 
 
 def read_pinned(table: mw.Table) -> list[int]:

@@ -189,8 +189,9 @@ WRITES: dict[str, tuple[Callable[[Client], Callable[[], object]], Requests, tupl
     ),
     "serializable, n more regions read": (
         committing(writes_one_and_reads_n, isolation="serializable"),
-        # The regions of the other table are listed, lest it has got new ones.
-        times(2, LOOK) + Counter({"HEAD base": 2, "LIST regions": 1}) + intents(1 + N) + RECORD,
+        # The regions of the other table are listed before and after the claims, lest it has got
+        # new ones.
+        times(2, LOOK) + Counter({"HEAD base": 2, "LIST regions": 2}) + intents(1 + N) + RECORD,
         ("PUT wal", 1 + N),
     ),
     "conflict": (conflicting, LOOK, ("", 0)),

@@ -221,7 +221,7 @@ def test_calls_that_can_not_be_done_say_so(
     accounts: mw.Table, journal: mw.Table, tmp_path: Path
 ) -> None:
     cases: list[tuple[Callable[[], Any], str]] = [
-        (lambda: mw.transaction(), "needs the tables"),
+        (lambda: mw.transaction(), "give the tables"),
         (lambda: mw.transaction(accounts, id="a b"), "id='a b' must be"),
         (lambda: mw.outcome(accounts, id="a b"), "id='a b' is not the id"),
         (lambda: mw.transaction(accounts, isolation="none"), "isolation="),  # type: ignore[arg-type]

@@ -18,6 +18,7 @@ from memwal_sql.errors import (
     InvalidCallError,
     PartlyWrittenError,
     ReopenError,
+    TransactionUnknownError,
     WriterFailedError,
 )
 from memwal_sql.session.table_functions import NAME_PARTS, TableName, search_functions, whole_name
@@ -108,7 +109,8 @@ class Target:
         was written then."""
         try:
             yield
-        except (FencedError, PartlyWrittenError, WriterFailedError):  # rows may be written
+        except (FencedError, PartlyWrittenError, TransactionUnknownError, WriterFailedError):
+            # Rows may be written.
             raise
         except (InvalidCallError, ReopenError) as error:
             now = self.table.schema

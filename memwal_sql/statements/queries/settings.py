@@ -48,6 +48,9 @@ def run_variable(
     if statement.sql.word == "SHOW":
         value = session.isolation if setting == _ISOLATION else session.actor
         return pa.table({"name": [setting], "value": pa.array([value], pa.string())})
+    if session.slot.open is not None:
+        message = f"{setting} is that of the open transaction until COMMIT or ROLLBACK"
+        raise statement.unsupported(message, at)
     if setting == _ACTOR:
         session.actor = variable.value if statement.sql.word == "SET" else None
     elif statement.sql.word == "RESET":

@@ -1,0 +1,230 @@
+"""What others do between the beginning and the commit of a transaction is a conflict, or does not
+matter; never a lost update."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import datafusion
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.errors import TransactionUnknownError
+from memwal_sql.storage.objects.open import open_store
+from memwal_sql.storage.records.transactions import Transactions
+from memwal_sql.write.coordinator import AtomicWrite
+from tests.model.process import as_another_process
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("n", pa.int64())])
+DAYS = pa.schema([pa.field("day", pa.int64(), False), pa.field("id", pa.int64(), False)])
+
+
+def made(uri: str, regions: str = "bucket(id, 2)") -> mw.Table:
+    table = mw.create_table(uri, SCHEMA, "id", regions=regions)
+    with table.writer() as writer:
+        writer.upsert({"id": [1, 2], "n": [100, 100]})
+    return table
+
+
+def overwrite(table: mw.Table) -> None:
+    ctx = datafusion.SessionContext()
+    mw.register(ctx, "t", table)
+    mw.sql(ctx, "INSERT OVERWRITE t VALUES (1, 5)")
+
+
+def overwrite_elsewhere(table: mw.Table) -> None:
+    with as_another_process():
+        overwrite(mw.open_table(table.uri))
+
+
+def write_elsewhere(table: mw.Table) -> None:
+    with as_another_process(), mw.open_table(table.uri).writer() as writer:
+        writer.upsert({"id": [1], "n": [5]})
+
+
+def flush_elsewhere(table: mw.Table) -> None:
+    with as_another_process(), mw.open_table(table.uri).writer() as writer:
+        writer.upsert({"id": [1], "n": [5]})
+        writer.flush()
+
+
+def write_buffered(table: mw.Table) -> None:
+    writer = table.writer(durable=False)
+    writer.upsert({"id": [1], "n": [5]})
+
+
+def write_here(table: mw.Table) -> None:
+    with table.writer() as writer:
+        writer.upsert({"id": [1], "n": [5]})
+
+
+OTHERS = (
+    overwrite,
+    overwrite_elsewhere,
+    write_elsewhere,
+    flush_elsewhere,
+    write_buffered,
+    write_here,
+)
+
+
+@pytest.mark.parametrize("claimed", [False, True])
+@pytest.mark.parametrize("isolation", ["snapshot", "serializable"])
+def test_no_update_is_lost(fast_folder: Path, isolation: Any, claimed: bool) -> None:
+    for number, other in enumerate(OTHERS):
+        if claimed and other in (write_buffered, write_here):
+            continue  # one writer of a process writes a table
+        table = made(str(fast_folder / str(number)))
+        writer = table.writer() if claimed else None
+        if writer is not None:
+            writer.upsert({"id": [1, 2], "n": [100, 100]})
+        tx = mw.transaction(table, isolation=isolation)
+        n = tx.get(table, [1])["n"][0].as_py()
+        tx.upsert(table, {"id": [1], "n": [n + 1]})
+        other(table)
+        with pytest.raises((mw.ConflictError, mw.FencedError)):
+            tx.commit()
+        assert table.get([1])["n"].to_pylist() == [5], other
+        table.close()
+        del writer
+        gc.collect()
+
+
+def test_two_transactions_that_read_where_the_other_makes_a_region(fast_folder: Path) -> None:
+    """Write skew over regions that do not exist: one of the two fails, whatever they read by."""
+    reads: tuple[Callable[[mw.Transaction, mw.Table, int], Any], ...] = (
+        lambda tx, t, day: tx.sql(f"SELECT count(*) FROM t WHERE day = {day}").to_pylist(),
+        lambda tx, t, day: tx.scan(t, filter=f"day = {day}").read_all(),
+        lambda tx, t, day: tx.get(t, [(day, 1)]),
+        lambda tx, t, day: tx.table(t).count_rows(f"day = {day}"),
+    )
+    for number, read in enumerate(reads):
+        table = mw.create_table(
+            str(fast_folder / str(number) / "t"), DAYS, ["day", "id"], regions="identity(day)"
+        )
+        with table.writer() as writer:
+            writer.upsert({"day": [1], "id": [1]})
+        both = [mw.transaction(table, isolation="serializable") for _ in range(2)]
+        for tx, day, written in zip(both, (5, 6), (6, 5), strict=True):
+            read(tx, table, day)
+            tx.upsert(table, {"day": [written], "id": [1]})
+        both[0].commit()
+        with pytest.raises(mw.ConflictError):
+            both[1].commit()
+        table.close()
+
+
+def test_what_is_read_by_key_conflicts_with_its_region_alone(fast_folder: Path) -> None:
+    table = made(str(fast_folder / "t"), regions="identity(id)")
+    with table.writer() as writer:
+        writer.upsert({"id": list(range(1, 9)), "n": [0] * 8})
+        tx = mw.transaction(table, isolation="serializable")
+        tx.get(table, [1])
+        tx.upsert(table, {"id": [1], "n": [1]})
+        writer.upsert({"id": [2], "n": [2]})
+        assert tx.commit().rows == 1
+    assert table.get([1, 2])["n"].to_pylist() == [1, 2]
+
+
+def test_a_table_under_two_names_is_one(fast_folder: Path) -> None:
+    table, again = made(str(fast_folder / "t")), mw.open_table(str(fast_folder / "t"))
+    with mw.transaction(table, named={"alias": table, "again": again}) as tx:
+        tx.sql("UPDATE t SET n = n + 1 WHERE id = 1")
+        tx.sql("UPDATE alias SET n = n + 1 WHERE id = 1")
+        tx.upsert("again", {"id": [1]}, set={"n": "t.n + 1"})
+    assert table.get([1])["n"].to_pylist() == [103]
+
+
+def test_an_outcome_is_of_the_latest_attempt(fast_folder: Path) -> None:
+    """The first attempt was aborted; the second is on its way, and can't be committed any more."""
+    table = made(str(fast_folder / "t"))
+    records = Transactions(open_store(table.uri))
+    records.abort("m", "a claim")
+    tx = mw.transaction(table, id="m")
+    tx.upsert(table, {"id": [1], "n": [1]})
+    put_record = AtomicWrite._put_record
+
+    def asked_first(self: AtomicWrite, parts: Any) -> Any:
+        assert mw.outcome(table, id="m") == "aborted"
+        return put_record(self, parts)
+
+    with patch.object(AtomicWrite, "_put_record", asked_first), pytest.raises(mw.RetryError):
+        tx.commit()
+    assert table.get([1])["n"].to_pylist() == [100]
+    assert mw.outcome(table, id="m") == "aborted"
+
+
+def test_a_statement_of_unknown_outcome_is_not_run_again(fast_folder: Path) -> None:
+    table = made(str(fast_folder / "t"), regions="identity(id)")
+    ctx = datafusion.SessionContext()
+    mw.register(ctx, "t", table)
+    land = AtomicWrite.land
+
+    def unknown(self: AtomicWrite) -> Any:
+        land(self)
+        table.close()
+        raise TransactionUnknownError("it is unknown", "id")
+
+    with patch.object(AtomicWrite, "land", unknown), pytest.raises(TransactionUnknownError):
+        mw.sql(ctx, "UPDATE t SET n = n + 1")
+    assert table.to_arrow().sort_by("id")["n"].to_pylist() == [101, 101]
+
+
+def test_nothing_is_remembered_for_a_transaction_that_is_over(fast_folder: Path) -> None:
+    table = made(str(fast_folder / "t"), regions="unsharded()")
+    with table.writer() as writer:
+        writer.upsert({"id": [1], "n": [1]})
+        (region,) = writer.claim_all()
+
+        def expires(tx: mw.Transaction) -> None:
+            tx._deadline = 0.0
+            with pytest.raises(mw.ConflictError, match="took longer"):
+                tx.get(table, [1])
+
+        for end in (mw.Transaction.rollback, mw.Transaction.commit, expires):
+            tx = mw.transaction(table)
+            writer.upsert({"id": [7], "n": [7]})
+            assert region.recent._writes
+            end(tx)
+            writer.upsert({"id": [8], "n": [8]})
+            assert not region.recent._writes
+
+
+def test_buffered_rows_count_for_what_is_expected(fast_folder: Path) -> None:
+    table = made(str(fast_folder / "t"))
+    with table.writer(durable=False) as writer:
+        offsets = table.change_offsets()
+        writer.upsert({"id": [1], "n": [7]})
+        with mw.transaction(table) as tx, pytest.raises(mw.ConflictError):
+            tx.expect(table, offsets)
+
+
+def test_arguments_are_checked(fast_folder: Path) -> None:
+    table = made(str(fast_folder / "t"))
+    table.checkpoint("c")
+    past = table.as_of(checkpoint="c")
+    calls: tuple[tuple[Callable[[], Any], str], ...] = (
+        (lambda: mw.transaction(table, id=5), "id=5 must be"),  # type: ignore[arg-type]
+        (lambda: mw.transaction(table, actor=5), "actor=5 must be"),  # type: ignore[arg-type]
+        (lambda: mw.transaction(table, timeout_s=float("nan")), "timeout_s=nan"),
+        (lambda: mw.transaction(table.uri), "is not a table"),  # type: ignore[arg-type]
+        (lambda: mw.transaction(past), "is a past state"),
+        (lambda: mw.outcome(id="x"), "give the tables"),
+        (lambda: mw.history(), "give the tables"),
+        (lambda: mw.history(table, limit=-1), "limit=-1"),
+    )
+    for call, message in calls:
+        with pytest.raises(mw.InvalidCallError, match=message):
+            call()
+    ctx = mw.SessionContext()
+    mw.register(ctx, "t", table)
+    ctx.sql("BEGIN")
+    for setting in ("actor = 'eve'", "isolation = 'serializable'"):
+        with pytest.raises(mw.UnsupportedError, match="of the open transaction"):
+            ctx.sql(f"SET memwal.{setting}")
+    ctx.sql("ROLLBACK")
