@@ -208,6 +208,39 @@ def paused(uri: str) -> tuple[mw.Table, Fault]:
     return opened_over(uri, lambda store: FaultyStore(store, [fault])), fault
 
 
+@pytest.mark.parametrize("read_first", [1, 2])
+def test_a_read_that_a_record_overtakes_between_two_regions_is_whole(
+    uri: str,
+    paused: tuple[mw.Table, Fault],
+    within: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    read_first: int,
+) -> None:
+    """T10: a tail stops before an intent that is undecided, as the regions looked at next may have
+    it committed."""
+    table, fault = paused
+    pool: Executor = within(ThreadPoolExecutor(1))
+    reader = mw.open_table(uri)
+    end_read, count = RegionReader.end_read, 0
+
+    def overtaken(self: RegionReader, *given: Any) -> Any:
+        nonlocal count
+        unflushed = end_read(self, *given)
+        count += 1
+        if count == read_first:
+            fault.resume.set()
+            writing.result()
+        return unflushed
+
+    with as_another_process(), table.writer() as writer:
+        assert values(reader) == {0}
+        writing = pool.submit(writer.upsert, rows(1), atomic=True)
+        assert fault.paused.wait(30)
+        monkeypatch.setattr(RegionReader, "end_read", overtaken)
+        assert len(values(reader)) == 1
+        assert values(reader) == {1}
+
+
 def test_a_claimant_decides_over_an_intent_that_it_finds(
     uri: str, paused: tuple[mw.Table, Fault], within: Any
 ) -> None:
