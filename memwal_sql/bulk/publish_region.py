@@ -140,7 +140,8 @@ class RegionPublisher:
                 return False
             if batch.goes_through_wal(self._limits):
                 for rows in batch.tables():  # one, being small
-                    write = self.enqueue_intent(self.room_for(rows))
+                    batch_rows = self.room_for(rows)
+                    write = PendingWrite(batch_rows, batch_rows.nbytes)
                     write.position = self._append(write, None)
                     self._take_in(write)
             else:
@@ -174,9 +175,8 @@ class RegionPublisher:
 
     # For the coordinator: see `IntentWriter`.
 
-    def enqueue_intent(self, batch: pa.RecordBatch) -> PendingWrite:
-        """The write of rows for which there is room; there are no others."""
-        return PendingWrite(1, batch, None, batch.nbytes, 0.0, is_intent=True)
+    def enqueue_intent(self, write: PendingWrite) -> None:
+        """Nothing: there are no other writes."""
 
     def begin_intent(self, write: PendingWrite) -> None:
         """Nothing: the intent is the next entry."""

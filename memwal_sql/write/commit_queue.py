@@ -29,9 +29,9 @@ class PendingWrite:
     """Rows that go into one WAL entry together.
 
     Attributes:
-        ticket: its place in the order of writing, from 1.
-        generation: its generation; a durable write gets it with its entry.
         size: bytes in memory.
+        generation: its generation; a durable write gets it with its entry.
+        ticket: its place in the order of writing, from 1.
         since: the time of the call.
         position: the position of its entry, once that has landed.
         error: the reason why the entry has not landed, or may not have.
@@ -39,11 +39,11 @@ class PendingWrite:
         is_abandoned: of an intent: whether it was given up before its turn came.
     """
 
-    ticket: int
     batch: pa.RecordBatch
-    generation: OpenGeneration | None
     size: int
-    since: float
+    generation: OpenGeneration | None = None
+    ticket: int = 0
+    since: float = 0.0
     position: int = 0
     error: MemWalError | None = None
     is_intent: bool = False
@@ -69,8 +69,8 @@ class PendingWrites:
 
     @property
     def rows(self) -> int:
-        """How many rows are pending."""
-        return sum(write.batch.num_rows for write in self._writes)
+        """How many rows are pending, besides those of transactions."""
+        return sum(write.batch.num_rows for write in self._writes if not write.is_intent)
 
     @property
     def full(self) -> bool:
@@ -109,23 +109,13 @@ class PendingWrites:
         self.intents -= 1
         self._bytes -= self._writes.popleft().size
 
-    def add(
-        self,
-        batch: pa.RecordBatch,
-        size: int,
-        generation: OpenGeneration | None,
-        *,
-        is_intent: bool = False,
-    ) -> PendingWrite:
-        """Append rows of `size` bytes."""
+    def add(self, write: PendingWrite) -> None:
+        """Append a write, which gets its ticket."""
         self._tickets += 1
-        self.intents += is_intent
-        write = PendingWrite(
-            self._tickets, batch, generation, size, self._clock(), is_intent=is_intent
-        )
+        write.ticket, write.since = self._tickets, self._clock()
+        self.intents += write.is_intent
         self._writes.append(write)
-        self._bytes += size
-        return write
+        self._bytes += write.size
 
     def take_entry(self, generations: OpenGenerations) -> tuple[OpenGeneration, list[PendingWrite]]:
         """Take the writes of the next entry: at least one, and all of one generation."""

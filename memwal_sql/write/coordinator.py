@@ -25,8 +25,6 @@ from memwal_sql.errors import (
     FencedError,
     MemWalError,
     OutcomeUnknownError,
-    ReopenError,
-    RetryError,
     TransactionUnknownError,
     UnsupportedError,
     WriterFailedError,
@@ -62,7 +60,7 @@ class IntentWriter(Protocol):
     def epoch(self) -> int:
         """The epoch of its claim."""
 
-    def enqueue_intent(self, batch: pa.RecordBatch) -> PendingWrite:
+    def enqueue_intent(self, write: PendingWrite) -> None:
         """Give the rows their place in the order of writing."""
 
     def begin_intent(self, write: PendingWrite) -> None:
@@ -121,7 +119,8 @@ def takes_none(context: TableContext) -> UnsupportedError:
 class AtomicWrite:
     """One transaction, from the places of its rows to its verdict. Used by one thread.
 
-    If nobody lands it, as an interrupt came, its places are free again once it is forgotten.
+    If nobody lands it, as an interrupt came, its places are free again once it is forgotten. An
+    interrupt of `land` stops the writers: those that are opened next settle it.
     """
 
     def __init__(
@@ -135,6 +134,8 @@ class AtomicWrite:
         what must be so. Raises UnsupportedError for more than `MOST_PARTS` participants, and for
         tables whose places do not lie near each other; nothing is enqueued then. `home` is the
         table that has the record, the first participant's by default."""
+        self._began: float | None = None
+        self._writes: list[tuple[Participant[IntentWriter], PendingWrite]] = []
         self.id = description.id or new_transaction_id(utc_now())
         self._description = description
         self._clock = clock
@@ -142,18 +143,22 @@ class AtomicWrite:
         self._home = home or self._participants[0].context
         self._places = self._places_of()
         self._record: TransactionRecord | None = None
-        self._writes: list[tuple[Participant[IntentWriter], PendingWrite]] = []
         try:
             for participant in self._participants:
-                write = participant.writer.enqueue_intent(participant.rows)
-                self._writes.append((participant, write))
+                write = PendingWrite(participant.rows, participant.rows.nbytes, is_intent=True)
+                self._writes.append((participant, write))  # first, so that it is always given up
+                participant.writer.enqueue_intent(write)
         except BaseException:
-            self._give_up()
+            self._end()
             raise
 
     def __del__(self) -> None:
-        if getattr(self, "_record", None) is None:
-            self._give_up()
+        if not getattr(self, "_writes", None):  # an interrupt may come before there are any
+            return
+        if self._began is None:
+            self._end()
+        else:
+            self._stop_all("interrupted twice")
 
     @property
     def regions(self) -> list[UUID]:
@@ -167,36 +172,19 @@ class AtomicWrite:
         Raises what stopped a writer, and FencedError where a claimant was first: nothing was
         written. Raises TransactionUnknownError if nobody can say whether the record was written.
         """
-        if self._record is not None:
-            return self._record
-        began = self._clock()
-        try:
-            parts = self._put_intents()
-            if self._clock() - began > _LONGEST_SECONDS:
-                raise WriterFailedError(f"transaction {self.id} took too long and was given up")
-            record = self._put_record(parts)
-        except TransactionUnknownError:
-            text = f"it is unknown whether transaction {self.id} was committed"
-            self._stop_all(WriterFailedError(f"{text}; open a new writer, which settles it"))
-            raise
-        except MemWalError:
-            self._abort()
-            raise
-        except BaseException as error:
-            self._stop_all(self._interrupted(error))
-            raise
-        if not (record.committed and self._is_of_these(record, parts)):
-            self._give_up()
-            if record.committed:
-                return record
+        if self._record is None:
+            self._began = self._clock()
+            try:
+                self._record = self._landed(self._began)
+            except BaseException as error:
+                self._stop_all(error)
+                raise
+        if not self._record.committed:
             raise FencedError(
-                f"transaction {self.id} was aborted by {record.by}: nothing of it was written, run "
-                "it again"
+                f"transaction {self.id} was aborted by {self._record.by}: nothing of it was "
+                "written, run it again"
             )
-        self._record = record
-        for participant, write in self._writes:
-            participant.writer.end_intent(write, record.parts)
-        return record
+        return self._record
 
     @property
     def _records(self) -> Transactions:
@@ -219,6 +207,23 @@ class AtomicWrite:
                 )
             places.append((there, back))
         return places
+
+    def _landed(self, began: float) -> TransactionRecord:
+        """The record that is there, once all writers show the rows or have given them up. An error
+        before that leaves open what the verdict is."""
+        try:
+            parts = self._put_intents()
+            if self._clock() - began > _LONGEST_SECONDS:
+                raise WriterFailedError(f"transaction {self.id} took too long and was given up")
+            record = self._put_record(parts)
+        except TransactionUnknownError:
+            raise
+        except MemWalError:
+            self._abort()
+            raise
+        counts = record.committed and self._is_of_these(record, parts)
+        self._end(record.parts if counts else ())
+        return record
 
     def _put_intents(self) -> list[Part]:
         """Wait until each intent is the next entry of its log, and put them all."""
@@ -271,23 +276,25 @@ class AtomicWrite:
         return all(record.counts(part.place, part.position) for part in parts)
 
     def _abort(self) -> None:
-        """Give up, and say so, which saves readers from asking again."""
-        if any(write.position for _, write in self._writes):
-            with suppress(ReopenError, RetryError):
+        """Give up, and then say so, which saves readers from asking again."""
+        has_landed = any(write.position for _, write in self._writes)
+        self._end()
+        if has_landed:
+            with suppress(MemWalError):
                 self._records.abort(self.id, "its writer")
-        self._give_up()
 
-    def _give_up(self) -> None:
-        for participant, write in self._writes:
-            participant.writer.end_intent(write)
-
-    def _stop_all(self, error: MemWalError) -> None:
+    def _stop_all(self, reason: object) -> None:
+        """Stop the writers, unless the rows have been shown or given up."""
+        error = WriterFailedError(
+            f"it is unknown whether transaction {self.id} was committed: memwal_sql.outcome() "
+            f"tells; open a new writer, which settles it: {reason!r}"
+        )
         for participant, _ in self._writes:
             participant.writer.stop(error)
-        self._give_up()
+        self._end()
 
-    def _interrupted(self, error: BaseException) -> WriterFailedError:
-        return WriterFailedError(
-            f"transaction {self.id} was interrupted, and it is unknown whether it was committed: "
-            f"memwal_sql.outcome() tells; open a new writer: {error!r}"
-        )
+    def _end(self, parts: tuple[Part, ...] = ()) -> None:
+        """Show the rows that are committed with these parts; without any, give them up."""
+        for participant, write in self._writes:
+            participant.writer.end_intent(write, parts)
+        self._writes.clear()

@@ -54,8 +54,8 @@ class RegionWriter:
         region_id: the region.
         epoch: the writer epoch of the claim.
         entry_schema: the columns that the writer was opened with, and their field ids.
-        order: the lock of the table's writer, held while rows are enqueued and when a region stops
-            taking rows: so a statement enqueues rows in all of its regions or in none.
+        order: the lock of the table's writer, held while rows are enqueued. An entry on its way
+            ends without it, as a buffered transaction holds it while it waits for one.
         recent: the keys written after the open cuts; read under `order`.
     """
 
@@ -183,11 +183,17 @@ class RegionWriter:
             return 0
         return self.land(self.enqueue(batch))
 
-    def enqueue(self, batch: pa.RecordBatch) -> list[PendingWrite]:
-        """Give one or more rows their place in the order of writing; `land` them next."""
+    def enqueue(self, batch: pa.RecordBatch, *, checked: bool = False) -> list[PendingWrite]:
+        """Give one or more rows their place in the order of writing; `land` them next.
+
+        `checked`: under `order` by the caller, who enqueues rows of several regions: they have
+        their places in all or in none. If the writer has stopped since, `land` or the next call
+        raises that.
+        """
         parts = pieces(batch, self._options)
         with self.order, self._lock:
-            self._check_usable(_NOT_WRITTEN)
+            if not checked:
+                self._check_usable(_NOT_WRITTEN)
             try:
                 return [self._enqueue(rows, size) for rows, size in parts]
             except BaseException as error:
@@ -209,7 +215,7 @@ class RegionWriter:
         """Whether rows fit into one MemTable, and so into one intent."""
         return len(pieces(batch, self._options)) == 1
 
-    def enqueue_intent(self, batch: pa.RecordBatch) -> PendingWrite:
+    def enqueue_intent(self, write: PendingWrite) -> None:
         """Give the rows of a transaction, which may be none, their place in the order of writing.
 
         Everything before lands first; nothing behind it does until `end_intent`, or until the write
@@ -218,10 +224,13 @@ class RegionWriter:
         """
         with self.order, self._lock:
             self._check_usable(_NOT_WRITTEN)
-            write = self._pending.add(batch, batch.nbytes, None, is_intent=True)
-            if batch.num_rows:
-                self.recent.add(write.ticket, batch)
-            return write
+            try:
+                self._pending.add(write)
+                if write.batch.num_rows:
+                    self.recent.add(write.ticket, write.batch)
+            except BaseException as error:
+                self._fail(self._interrupted(error))
+                raise
 
     def begin_intent(self, write: PendingWrite) -> None:
         """Return when all before an intent has landed, and it is the next entry. Raises the error
@@ -254,14 +263,13 @@ class RegionWriter:
                 write.is_abandoned = True
                 self._changed.tell()
                 return
-            if write.generation is not None:
+            if write.generation is not None and (parts or self._failure is None):
                 committed = write.batch if parts else None
                 self._generations.end_intent(
                     write.generation, committed, write.size, write.position, parts
                 )
             elif parts:
                 self._generations.read_at(write.position, parts)
-            self._intent = None
             self._landed, self._end = write.ticket, max(self._end, write.position)
             self._end_commit()
 
@@ -380,7 +388,9 @@ class RegionWriter:
                 self._closed = True
                 self._generations.release()
         with self._lock:
-            if self._failure is not None and (self._lost_rows or not self._reported):
+            # A statement may have enqueued rows since it stopped; those of durable writers raise.
+            lost = self._lost_rows or (self._pending.rows and not self._options.durable)
+            if self._failure is not None and (lost or not self._reported):
                 raise self._error_of(self._failure, [])
 
     def check_flushes(self) -> None:
@@ -396,7 +406,7 @@ class RegionWriter:
 
     def stop(self, error: MemWalError) -> None:
         """Take no more writes, for the given reason; closing then raises only if rows are lost."""
-        with self.order, self._lock:
+        with self._lock:
             if self._failure is None:
                 self._fail(error)
                 self._reported = True
@@ -417,7 +427,7 @@ class RegionWriter:
 
     def flush_failed(self, error: MemWalError) -> None:
         """A generation can't be flushed, the claim is lost, or the table is another one now."""
-        with self.order, self._lock:
+        with self._lock:
             if isinstance(error, WriterFailedError):
                 self._flush_failure = error
             else:
@@ -441,7 +451,8 @@ class RegionWriter:
             generation.unlanded += 1
             self._generations.insert(generation, batch, size)
             self._generations.seal_if_full()
-        write = self._pending.add(batch, size, generation)
+        write = PendingWrite(batch, size, generation)
+        self._pending.add(write)
         self.recent.add(write.ticket, batch)
         return write
 
@@ -503,7 +514,7 @@ class RegionWriter:
                     self._end_commit()
             except BaseException as error:
                 # An interrupt (Ctrl-C) may come anywhere: others must not wait for this commit.
-                with self.order, self._lock:
+                with self._lock:
                     own = commit == self._commits
                     if own:
                         failure = self._commit_failed(group, error)
@@ -527,7 +538,7 @@ class RegionWriter:
             return self._wal.append(batch, generation.memtable.generation)
 
     def _end_commit(self) -> None:
-        self._committing = False
+        self._committing, self._intent = False, None
         self._commits += 1
         self._changed.tell()
 

@@ -245,7 +245,7 @@ class Statements:
             batches = {writer: concatenated(some) for writer, some in rows.items()}
             if (transaction := self._transaction(batches, unmoved)) is not None:
                 return transaction, lost
-            return [(writer, writer.enqueue(batch)) for writer, batch in batches.items()], lost
+            return [(w, w.enqueue(rows, checked=True)) for w, rows in batches.items()], lost
 
     def transaction_of(self, rows: pa.RecordBatch) -> AtomicWrite | None:
         """The transaction that writes whole rows; None where one entry suffices, or where they

@@ -93,6 +93,7 @@ WORK: dict[str, Work] = {
     "upsert": Work(lambda h: h.writer.upsert(rows(NEW, 9)), changed(NEW, 9)),
     "first upsert": Work(lambda h: h.writer.upsert(rows(NEW, 9)), changed(NEW, 9), claimed=False),
     "buffered upsert": Work(buffered, changed(NEW, 9), durable=False),
+    "atomic upsert": Work(lambda h: h.writer.upsert(rows(NEW, 9), atomic=True), changed(NEW, 9)),
     "delete": Work(lambda h: h.writer.delete({"id": [1, 2, 5, 6]}), FEWER),
     "delete_where": Work(lambda h: h.writer.delete_where("id in (1, 2, 5, 6)"), FEWER),
     "insert": Work(

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.write.commit_queue import PendingWrite
+from memwal_sql.state.context import TableContext
 from memwal_sql.write.region_writer import RegionWriter
 from memwal_sql.write.statement import Statements
 from tests.model.racing import race
@@ -181,31 +181,35 @@ def test_a_call_whose_regions_are_taken_while_it_reads_computes_everything_again
     assert live(table) == dict.fromkeys(KEYS, (107, 7) if turns else (7, 7))
 
 
+@pytest.mark.parametrize("is_one", [True, False], ids=["transaction", "by region"])
 def test_rows_of_all_regions_are_enqueued_though_one_is_taken_over_between_them(
-    table: mw.Table, monkeypatch: pytest.MonkeyPatch
+    table: mw.Table, monkeypatch: pytest.MonkeyPatch, is_one: bool
 ) -> None:
-    """An error that does not say so would let a statement be computed again over its own rows."""
+    """Or of none: an error that does not say so would let a statement be computed again over its
+    own rows."""
+    monkeypatch.setattr(TableContext, "takes_transactions", is_one)
     writer = table.writer()
     writer.upsert([{"id": key, "n": key, "m": 0} for key in KEYS])
-    enqueue, enqueued, threads = RegionWriter.enqueue_intent, [], []
+    name = "enqueue_intent" if is_one else "enqueue"
+    enqueue, enqueued = getattr(RegionWriter, name), []
 
-    def then_taken(self: RegionWriter, batch: pa.RecordBatch) -> PendingWrite:
-        writes = enqueue(self, batch)
+    def then_taken(self: RegionWriter, *given: Any, **named: Any) -> Any:
+        writes = enqueue(self, *given, **named)
         enqueued.append(self)
         for other in writer._writers:
-            if other not in enqueued:
-                threads.append(threading.Thread(target=other.taken_over, args=(99,)))
-                threads[-1].start()
-                threads[-1].join(0.1)
+            if len(enqueued) == 1 and other is not self:
+                started = threading.Thread(target=other.taken_over, args=(99,))
+                started.start()
+                started.join()  # it does not wait for this statement
         return writes
 
-    monkeypatch.setattr(RegionWriter, "enqueue_intent", then_taken)
-    with contextlib.suppress(mw.MemWalError):  # unless all have landed before
-        writer.upsert([{"id": key, "n": 100} for key in KEYS], set=ADD)
-    assert enqueued == list(dict.fromkeys(enqueued))
-    assert len(enqueued) == len(list(writer._writers)) > 1
-    for thread in threads:
-        thread.join()
+    with monkeypatch.context() as patched:
+        patched.setattr(RegionWriter, name, then_taken)
+        with contextlib.suppress(mw.PartlyWrittenError):
+            writer.upsert([{"id": key, "n": 100} for key in KEYS], set=ADD)
+    assert len(list(writer._writers)) > 1
+    written = {key: n - key for key, (n, _) in live(mw.open_table(table.uri)).items()}
+    assert set(written.values()) <= ({100} if is_one else {0, 100}), written
     with contextlib.suppress(mw.FencedError):
         writer.close()
 
