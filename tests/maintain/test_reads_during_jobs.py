@@ -152,7 +152,7 @@ def test_every_answer_is_of_a_state_that_was(tmp_path: Path) -> None:
     scene = Scene(str(tmp_path / "t"))
     uri = scene.table.uri
     number = 0
-    merged, compacted = [0], [0]
+    merged, compacted = list[int](), list[int]()
 
     def write() -> None:
         nonlocal number
@@ -162,7 +162,7 @@ def test_every_answer_is_of_a_state_that_was(tmp_path: Path) -> None:
 
     def merge(handle: mw.Table) -> Callable[[], None]:
         def job() -> None:
-            merged[0] += handle.merge()
+            merged.append(handle.merge())
             time.sleep(0.02)
 
         return job
@@ -172,7 +172,7 @@ def test_every_answer_is_of_a_state_that_was(tmp_path: Path) -> None:
         time.sleep(0.05)
 
     def compact() -> None:
-        compacted[0] += compactor.compact(fragments=2)
+        compacted.append(compactor.compact(fragments=2))
         time.sleep(0.05)
 
     builder, compactor = mw.open_table(uri), mw.open_table(uri)
@@ -183,7 +183,7 @@ def test_every_answer_is_of_a_state_that_was(tmp_path: Path) -> None:
             end = time.monotonic() + SECONDS
             rounds = 0
             while (
-                time.monotonic() < end or not (merged[0] and compacted[0])
+                time.monotonic() < end or not (any(merged) and any(compacted))
             ) and not scene.stop.is_set():
                 for table in (scene.table, *readers):
                     reads = [partial(_scan, level=level) for level in LEVELS]
@@ -191,7 +191,7 @@ def test_every_answer_is_of_a_state_that_was(tmp_path: Path) -> None:
                         read(scene, table)
                 rounds += 1
     assert not scene.failures, scene.failures
-    assert rounds and merged[0] > 0, (rounds, merged)
+    assert rounds and any(merged), (rounds, merged)
     last: dict[int, int] = {}
     for group in range(GROUPS):
         last |= _expected(group, scene.acknowledged[group])
