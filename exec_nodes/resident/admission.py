@@ -8,7 +8,7 @@ _MIB = 1024 * 1024
 
 
 class Admission(Thresholds):
-    """In bytes, but for `evaluated`.
+    """All but `evaluated` are in bytes.
 
     The number of bytes whose reading a resident artefact would have saved a query
     (`ResidentStore.pays`): a `lookup` of a key takes 0.25 ms less than by btree, and reading and

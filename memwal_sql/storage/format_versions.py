@@ -41,7 +41,7 @@ class Needs:
 
 def stamp(version: int = OLDEST_VERSION) -> dict[str, Any]:
     """The version fields of a record. All that 0.1.0 knows keep the oldest version, as its readers
-    take no other; but for the record `table` where they are not to read the table."""
+    take no other. The record `table` has a newer one where they must not read the table."""
     return {"format_version": version, "package": __version__}
 
 

@@ -39,7 +39,7 @@ def commit(
 ) -> TransactionRecord:
     """The record of the transaction, or of another one with its id that came first. Raises as
     `Transaction.commit`."""
-    return _Attempt(joined, home, description, serializable=serializable).run()
+    return _Commit(joined, home, description, serializable=serializable).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ _Part = tuple[Participant[RegionWriter], Cut, bool]
 """A participant, its cut, and whether nothing may have been written to the region after that."""
 
 
-class _Attempt:
+class _Commit:
     def __init__(
         self,
         joined: Sequence[Joined],

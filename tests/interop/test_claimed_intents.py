@@ -205,7 +205,7 @@ def test_a_claim_between_the_intents_and_the_record(
     table: mw.Table, tmp_path: Path, within: Any
 ) -> None:
     """It settles nothing, so the transaction is committed. Rows are behind the intent by then: a
-    reader has passed it over, and reads it anew."""
+    reader has passed it over, and reads it again."""
     region, keys = one_region(table)
     expected = read(table)
     pause = Fault("put_if_absent", Kind.PAUSE, path="/transactions/")

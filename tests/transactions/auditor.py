@@ -115,7 +115,7 @@ class Auditor:
         self.done["transactions of feeds"] = sum(place in rows for place in whole)
 
     def check_balances(self) -> None:
-        """Every account has what the diaries say, but for those of moves in doubt."""
+        """Every account has what the diaries say, except those of moves in doubt."""
         expected = {(t, a): [START, START] for t in range(len(TABLES)) for a in range(ACCOUNTS)}
         doubtful = set()
         for path in self._bank.diaries.glob("teller*"):

@@ -140,7 +140,7 @@ def test_a_read_that_a_new_region_overtakes_is_whole(
 def test_a_read_ends_beside_transactions_that_write_other_regions_each_time(
     fast_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Regions that the conditions rule out are no news."""
+    """Regions that the conditions rule out need no further look."""
     table = mw.create_table(str(fast_folder / "t"), DAYS, ["day", "id"], regions="identity(day)")
     writer, days, begin_read, looks = table.writer(), range(40), RegionReader.begin_read, 0
     writer.upsert({"day": days, "id": [1] * 40, "v": [0] * 40})
@@ -160,7 +160,7 @@ def test_a_read_ends_beside_transactions_that_write_other_regions_each_time(
 
 
 def read_pinned(table: mw.Table) -> list[int]:
-    """The rows of a checkpoint of now."""
+    """The rows of a new checkpoint."""
     name = f"c{uuid4().hex}"
     table.checkpoint(name)
     values: list[int] = table.as_of(checkpoint=name).to_arrow(["v"])["v"].to_pylist()

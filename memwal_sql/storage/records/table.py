@@ -45,7 +45,7 @@ INCARNATION_KEY = b"memwal_sql:incarnation"
 UPGRADE_KEY = "upgrade"
 """Of a table record: the older index's message in base64, while an upgrade is under way."""
 RAISING_KEY = "raising"
-"""Of a table record: true while programs may have the table open that are too old for it."""
+"""True in a table record while programs that are too old for the table may have it open."""
 
 _TWO_PHASE_KEY = "two_phase"
 _DIGITS = 20

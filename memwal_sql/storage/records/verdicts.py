@@ -80,7 +80,7 @@ class Verdicts:
         """Whether there is a verdict, and the record; without one where home is gone.
 
         Threads that read other regions of a transaction meanwhile wait for a record that is asked
-        for. That there is none is no answer for them: it may have been put since.
+        for. A missing record is not an answer for them, as it may have been put since.
         """
         with self._lock:
             if intent in self._final:
