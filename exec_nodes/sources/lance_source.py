@@ -238,6 +238,9 @@ class LanceSource(LanceVersion):
             schema = self._schema_of(columns)
             if limit is None and names and self._kept.ids.keys() >= set(names):
                 batches = self._kept_batches(names, filters, part)
+                if batches is not None and not filters:
+                    yield from batches  # they have no other columns
+                    return
                 if batches is not None:
                     for batch in batches:
                         met = meeting(filters, batch, [*columns, ROW_ADDRESS])
