@@ -16,7 +16,7 @@ from exec_nodes.base import threads
 from exec_nodes.keys.hash_index import KeyIndex
 from memwal_sql.state.memtable import MemTable
 from memwal_sql.state.replay import Replay
-from memwal_sql.write import flusher, generations, region_writer
+from memwal_sql.write import flusher, generations, group_commit
 from memwal_sql.write.flusher import RegionFlusher
 from memwal_sql.write.options import PARALLEL_REGIONS
 from memwal_sql.write.wal_writer import WalWriter
@@ -74,7 +74,7 @@ def test_a_write_that_is_interrupted_anywhere_loses_nothing_and_blocks_nobody(
         writers[-1].upsert(rows(0, len(writers) * 10))
         return lambda: writers[-1].upsert(rows(2, len(writers) * 10 + 5))
 
-    for run in steps(region_writer, make):
+    for run in steps(group_commit, make):
         was_interrupted = run()
         writer, version = writers[-1], len(writers) * 10
         try:
