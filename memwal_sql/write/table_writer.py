@@ -20,6 +20,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from exec_nodes.arrow.row_stream import RowStream, opened
+from exec_nodes.base.ticker import Ticks
 from exec_nodes.base.transient_threads import TransientThreads
 from memwal_sql.errors import (
     InvalidCallError,
@@ -55,7 +56,6 @@ from memwal_sql.write.statement import (
     check_isolation,
 )
 from memwal_sql.write.statement_writer import StatementWriter
-from memwal_sql.write.ticker import Ticks
 from memwal_sql.write.turns import Turns
 from planner.model import TableInfo
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from exec_nodes.base import ticker
+from exec_nodes.base.ticker import Ticker, Ticks
 from memwal_sql.storage.wal.log import Wal
-from memwal_sql.write import ticker
 from memwal_sql.write.region_writer import RegionWriter
-from memwal_sql.write.ticker import Ticker, Ticks
 from tests.model.waiting import eventually
 from tests.write.tables import Table
 
