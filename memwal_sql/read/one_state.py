@@ -9,9 +9,10 @@ from functools import partial
 from uuid import UUID
 
 from memwal_sql.errors import ConflictError, NotFoundError, SourceGoneError
+from memwal_sql.read.base_versions import ATTEMPTS
 from memwal_sql.read.closed import Place, TableRead, read_closed
 from memwal_sql.read.region import StaleBaseError, gap_error
-from memwal_sql.read.snapshots import ATTEMPTS, SnapshotCollector
+from memwal_sql.read.snapshots import SnapshotCollector
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.tail import Tail
 from memwal_sql.storage.objects.concurrent import map_remote

@@ -1,0 +1,234 @@
+"""Reads the regions of one table over a base version, with their unflushed rows (protocol rules 15
+and T12)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from uuid import UUID
+
+from exec_nodes.sources.source import Source
+from memwal_sql.life_log import life_log
+from memwal_sql.read.base_versions import BaseVersions
+from memwal_sql.read.closed import Place, RegionRead, TableRead, read_closed
+from memwal_sql.read.index_lag import IndexGaps
+from memwal_sql.read.recorded import RecordedValues
+from memwal_sql.read.region import RegionReader, Unflushed
+from memwal_sql.read.region_probe import run_probes
+from memwal_sql.read.registry import RegionRegistry
+from memwal_sql.read.served_version import WarmUp
+from memwal_sql.state.base_table import BaseTable, BaseTracker
+from memwal_sql.state.context import TableContext
+from memwal_sql.state.tail import Tail
+from memwal_sql.storage.objects.concurrent import map_remote, run_with
+from planner.model import RegionSources, Snapshot
+from planner.predicates.expr import Predicate
+from planner.regions.pruning import prune
+
+_log = life_log(__name__)
+
+Since = Mapping[RegionReader, int]
+"""WAL positions by region; 0 for others."""
+
+
+class RegionReads(BaseVersions):
+    """Reads regions of one table; keeps data that can't change between reads.
+
+    Attributes:
+        registry: the loaded regions.
+    """
+
+    def __init__(
+        self, context: TableContext, tracker: BaseTracker, warm_up: WarmUp, *, pinned: bool
+    ) -> None:
+        super().__init__(context, tracker, warm_up, pinned=pinned)
+        self.registry = RegionRegistry(context, tracker, pinned=pinned)
+
+    def read(
+        self,
+        base: BaseTable,
+        filters: Sequence[Predicate],
+        *,
+        strong: bool,
+        since: Since | None = None,
+    ) -> TableRead:
+        """The regions that the filters leave, with their unflushed rows if it is `strong`; to be
+        closed, alone or, with what was `seen` of all tables before, among others, and then given to
+        `snapshot_of`. They have the marks of all transactions `since` then, or else since the
+        previous read."""
+        registry, info = self.registry, base.info
+        reads: dict[RegionReader, Unflushed] = {}
+
+        def read_chosen(
+            regions: list[RegionReader], since: Since | None
+        ) -> tuple[RegionReader, ...]:
+            chosen = prune(filters, regions, info.region_specs, info.schema)
+            new = [reader for reader in chosen if reader not in reads]
+            unflushed = self._read_regions(base, new, strong=strong, since=since)
+            reads.update(zip(new, unflushed, strict=True))
+            return chosen
+
+        def choose(recorded: list[RecordedValues]) -> tuple[RecordedValues, ...]:
+            return prune(filters, recorded, info.region_specs, info.schema)
+
+        # No answer about a region depends on the existence of others.
+        regions, known_regions = registry.pinned_by(base, filters), len(registry)
+        are_all, listed = regions is not None, list[RegionReader]()
+        if regions is None:
+            if since is not None or (self._context.store.remote and registry):
+                readers = registry.live(base, registry.loaded())
+                run_with(
+                    self._context.store.remote,
+                    partial(registry.find_new_regions, base, choose),
+                    partial(read_chosen, readers, since),
+                )
+                since = {}  # regions found now may be newer than the reads of the others
+            else:
+                before = self.seen()
+                registry.find_new_regions(base, choose)
+                since = {**self.seen(), **before}
+            listed = regions = registry.live(base, registry.loaded())
+            known_regions = len(regions)
+        chosen = read_chosen(regions, since)
+        pruned = known_regions + registry.passed_over - len(chosen)
+        if pruned:
+            every = pruned + len(chosen)
+            _log.debug("%s: %d of %d regions pruned", self._context.uri, pruned, every)
+        region_reads = [RegionRead(reader, reads[reader]) for reader in chosen]
+        open_of = None if are_all else self._context.incarnation
+        return TableRead(base, region_reads, pruned, open_of, listed)
+
+    def seen(self) -> Since:
+        """The WAL positions up to which earlier reads have taken in the regions known by now. To be
+        asked before any region of a look is read, as reads of other threads go on."""
+        return {reader: reader.seen for reader in self.registry.loaded()}
+
+    def snapshot_of(self, read: TableRead, tails: Mapping[Place, Tail]) -> Snapshot:
+        """The snapshot of a read, with other tails where the read was closed."""
+        base = read.base
+        pairs = []
+        for region in read.regions:
+            reader, unflushed = region.reader, region.unflushed
+            tail = tails[reader.place] if tails else unflushed.tail
+            sources = reader.sources(base, unflushed.manifest, tail.memtables)
+            pairs.append((reader, sources))
+        self.registry.check_values(base, pairs)
+        collected = tuple(
+            RegionSources(reader.region_id, reader.name, reader.spec_id, reader.values, sources)
+            for reader, sources in pairs
+        )
+        gaps = IndexGaps(self._context, base, [reader for reader, _ in pairs])
+        return Snapshot(base.info, base.source, collected, read.pruned, gaps=gaps)
+
+    @property
+    def incarnation(self) -> UUID:
+        """Identifies the table, even among those that were at its location."""
+        return self._context.incarnation
+
+    @property
+    def remote(self) -> bool:
+        """Whether requests take long, so that several are made at once."""
+        return self._context.store.remote
+
+    @property
+    def uri(self) -> str:
+        """The location of the table."""
+        return self._context.uri
+
+    def sources(
+        self,
+        base: BaseTable,
+        regions: Sequence[RegionReader],
+        meanwhile: Callable[[list[Source]], None] | None = None,
+    ) -> list[tuple[Source, ...]]:
+        """The sources of each region, with its unflushed rows. On a remote store `meanwhile` is
+        called with the sources that are in memory."""
+        if len(regions) == 1:  # nothing to close
+            (unflushed,) = self._read_regions(base, regions, meanwhile, strong=True)
+            sources = [regions[0].sources(base, unflushed.manifest, unflushed.tail.memtables)]
+            self._check_values(base, regions, sources)
+            return sources
+        return self.routed_sources(base, lambda: (regions, True), meanwhile)
+
+    def routed_sources(
+        self,
+        base: BaseTable,
+        route: Callable[[], tuple[Sequence[RegionReader], bool]],
+        meanwhile: Callable[[list[Source]], None] | None = None,
+    ) -> list[tuple[Source, ...]]:
+        """As `sources`, of the regions that `route` gives. It also says whether these are all; if
+        not, it is called again where one may have been made meanwhile."""
+
+        def read() -> tuple[TableRead]:
+            regions, are_all = route()
+            if are_all:
+                return self._read_all(base, regions, meanwhile)
+            before = {region: region.seen for region in regions}
+            regions, are_all = route()
+            since = {region: before.get(region, region.seen) for region in regions}
+            return self._read_all(base, regions, meanwhile, self.incarnation, since)
+
+        (table,), tails = read_closed(read)
+        sources = [sources_of(region, base, tails) for region in table.regions]
+        self._check_values(base, [region.reader for region in table.regions], sources)
+        return sources
+
+    def _check_values(
+        self,
+        base: BaseTable,
+        regions: Sequence[RegionReader],
+        sources: Sequence[tuple[Source, ...]],
+    ) -> None:
+        if None in [region.values for region in regions]:
+            self.registry.check_values(base, zip(regions, sources, strict=True))
+
+    def _read_all(
+        self,
+        base: BaseTable,
+        regions: Sequence[RegionReader],
+        meanwhile: Callable[[list[Source]], None] | None = None,
+        open_of: UUID | None = None,
+        since: Since | None = None,
+    ) -> tuple[TableRead]:
+        reads = self._read_regions(base, regions, meanwhile, strong=True, since=since)
+        pairs = zip(regions, reads, strict=True)
+        return (TableRead(base, [RegionRead(*pair) for pair in pairs], open_of=open_of),)
+
+    def _read_regions(
+        self,
+        base: BaseTable,
+        regions: Sequence[RegionReader],
+        meanwhile: Callable[[list[Source]], None] | None = None,
+        *,
+        strong: bool,
+        since: Since | None = None,
+    ) -> list[Unflushed]:
+        """The probes of all regions are asked together; a region with news then continues on its
+        own."""
+        seen = [region.seen if since is None else since.get(region, 0) for region in regions]
+        reads = [
+            region.begin_read(base, strong=strong, since=start)
+            for region, start in zip(regions, seen, strict=True)
+        ]
+        pairs = zip(regions, reads, strict=True)
+        if not self._context.store.remote:
+            return [region.end_read(pending) for region, pending in pairs]
+        ask_regions = partial(run_probes, [pending.probe for pending in reads])
+        if meanwhile is None:
+            ask_regions()
+        else:
+            sources_known = [source for pending in reads for source in pending.sources_in_memory]
+            run_with(True, ask_regions, partial(meanwhile, sources_known))
+        return map_remote(True, lambda pair: pair[0].end_read(pair[1]), pairs)
+
+
+def sources_of(
+    region: RegionRead, base: BaseTable, tails: Mapping[Place, Tail]
+) -> tuple[Source, ...]:
+    """The sources of a region that was read, with its tail of `tails` where these are cut.
+
+    Raises StaleBaseError if the base version is too old for it.
+    """
+    reader, unflushed = region.reader, region.unflushed
+    tail = tails[reader.place] if tails else unflushed.tail
+    return reader.sources(base, unflushed.manifest, tail.memtables)
