@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+import memwal_native
 from exec_nodes.arrow.filter_rows import keep_rows, live_rows
 from exec_nodes.base.columns import ROW_ADDRESS, SOURCE
 from exec_nodes.liveness.stale_sets import PlanStale
@@ -56,6 +57,22 @@ class DeduplicateExec(UnaryNode):
         """`DeduplicateExec: partition_by=[id], order_by=[_gen DESC, _rowaddr DESC]`."""
         keys = ", ".join(self.primary_key)
         return f"DeduplicateExec: partition_by=[{keys}], order_by=[_gen DESC, _rowaddr DESC]"
+
+    def hand_over(self, partition: int) -> memwal_native.ResidentRows | Iterator[pa.RecordBatch]:
+        """The live rows, if the child's are resident."""
+        parts = self.child.resident(partition)
+        if parts is None:
+            return self.execute(partition)
+        sets, names = self.stale.compute(), self.schema.names
+        rows = memwal_native.ResidentRows(
+            len(names), self.limit, self.child.metrics.native_stream(), self.metrics.native_stream()
+        )
+        for part in parts:
+            live = memwal_native.LiveRows(part.addresses, sets[part.ordinal])
+            for batch in part.rows.combine_chunks().to_batches():
+                rows.add(batch, part.conditions, live, part.counts)
+                live = live.after(batch.num_rows)
+        return rows
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
         sets = self.stale.compute()

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+import memwal_native
+from exec_nodes.base.columns import RowAddresses
 from exec_nodes.base.counting import running
 
 
@@ -27,6 +29,25 @@ class Statistics:
     total_bytes: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ResidentPart:
+    """Rows in memory of a source of a plan.
+
+    Attributes:
+        ordinal: the source's.
+        rows: the columns of the output, and then others that the conditions read.
+        addresses: of all rows, ascending.
+        conditions: those that rows must meet.
+        counts: for the rows that meet them.
+    """
+
+    ordinal: int
+    rows: pa.Table
+    addresses: RowAddresses
+    conditions: list[memwal_native.Predicate]
+    counts: memwal_native.StreamCounts
+
+
 @dataclass(slots=True)
 class StreamCounts:
     """Counts of what one stream of a node has yielded, and its own nanoseconds."""
@@ -35,6 +56,7 @@ class StreamCounts:
     batches: int = 0
     size: int = 0
     ns: int = 0
+    stale: int = 0
 
 
 class Metrics:
@@ -49,11 +71,17 @@ class Metrics:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._values: dict[str, int] = {}
-        self._streams: list[StreamCounts] = []
+        self._streams: list[StreamCounts | memwal_native.StreamCounts] = []
 
     def stream(self) -> StreamCounts:
         """Counters for one more stream, which alone changes them: no batch waits for a lock."""
         counts = StreamCounts()
+        self._streams.append(counts)
+        return counts
+
+    def native_stream(self) -> memwal_native.StreamCounts:
+        """As `stream`, for a stream that the native library reads."""
+        counts = memwal_native.StreamCounts()
         self._streams.append(counts)
         return counts
 
@@ -73,6 +101,8 @@ class Metrics:
             values["output_batches"] = sum(stream.batches for stream in streams)
             values["output_bytes"] = sum(stream.size for stream in streams)
             values["elapsed_compute_ns"] = sum(stream.ns for stream in streams)
+            if stale := sum(stream.stale for stream in streams):
+                values["stale_rows"] = values.get("stale_rows", 0) + stale
         return values
 
     def __getitem__(self, name: str) -> int:
@@ -121,6 +151,15 @@ class Node(ABC):
     @abstractmethod
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
         """Yield the batches of one partition."""
+
+    def resident(self, partition: int) -> list[ResidentPart] | None:
+        """The rows of one partition, before conditions and liveness, if all are in memory."""
+        return None
+
+    def hand_over(self, partition: int) -> memwal_native.ResidentRows | Iterator[pa.RecordBatch]:
+        """The rows of one partition for a reader that needs no interpreter for rows in memory:
+        those, where a node has them, or else what `execute` yields."""
+        return self.execute(partition)
 
     def execute(self, partition: int = 0) -> Iterator[pa.RecordBatch]:
         """Stream one partition, lazily, counting rows, batches, bytes and own time.

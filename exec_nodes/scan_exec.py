@@ -14,7 +14,7 @@ from exec_nodes.explain.labels import conditions, source_label
 from exec_nodes.keys.keys import key_column
 from exec_nodes.liveness.base_join import BaseMatch
 from exec_nodes.liveness.stale_sets import PlanStale
-from exec_nodes.node import Node, Statistics
+from exec_nodes.node import Node, ResidentPart, Statistics
 from exec_nodes.sources.source import Source
 
 
@@ -55,6 +55,18 @@ class ScanExec(Node):
     def label(self) -> str:
         """`ScanExec: base_table[gen=-1], version=7, filter=[val > 5]`."""
         return f"ScanExec: {source_label(self.source)}, filter=[{conditions(self.filters)}]"
+
+    def resident(self, partition: int) -> list[ResidentPart] | None:
+        """See `Node.resident`; None for the first scan of the base table."""
+        native = [c.native for c in self.filters if c.native is not None]
+        learns = self.source is self.stale.base and self.stale.learner is not None
+        if learns or not (self.output.names or native) or len(native) < len(self.filters):
+            return None
+        tables = self.source.resident(self.output.names, self.filters, partition)
+        if tables is None:
+            return None
+        counts = self.metrics.native_stream()
+        return [ResidentPart(self.ordinal, *rows, native, counts) for rows in tables]
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
         learner = self.stale.learner if self.source is self.stale.base else None

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from exec_nodes.base.errors import InvalidCallError
 from exec_nodes.base.lazy import lazy_property
-from exec_nodes.node import Node, Statistics
+from exec_nodes.node import Node, ResidentPart, Statistics
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,15 @@ class UnionExec(Node):
 
     def label(self) -> str:
         return "UnionExec"
+
+    def resident(self, partition: int) -> list[ResidentPart] | None:
+        parts: list[ResidentPart] = []
+        for child, part in self._dealt[partition]:
+            more = self.inputs[child].resident(part)
+            if more is None:
+                return None
+            parts += more
+        return parts
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
         for child, part in self._dealt[partition]:

@@ -60,6 +60,49 @@ def quick_tables(quick: bool) -> bool:
     """Whether tables that are mounted from now on answer the host by functions that read private
     layouts of its version 55.0.0; no by default. Returns what it was before."""
 
+class LiveRows:
+    """Which rows of a source live."""
+
+    def __init__(self, addresses: _Uint64s, stale: _Uint64s) -> None:
+        """Those of the rows at `addresses` that are not in `stale`, both ascending."""
+
+    def after(self, rows: int) -> LiveRows:
+        """Without the first rows."""
+
+class StreamCounts:
+    """Counts of what one stream of a node has yielded, as `exec_nodes.node.StreamCounts`."""
+
+    def __init__(self) -> None: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def batches(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def ns(self) -> int: ...
+    @property
+    def stale(self) -> int: ...
+
+class ResidentRows:
+    """The rows of one partition of a node: the live rows of some sources that meet conditions."""
+
+    def __init__(
+        self, columns: int, limit: int | None, union: StreamCounts, live: StreamCounts
+    ) -> None:
+        """Of the first `columns` of what is added, and no more than `limit` rows. Counted for the
+        node that puts sources together, and for the one that drops stale rows."""
+
+    def add(
+        self,
+        batch: pa.RecordBatch,
+        conditions: Sequence[Predicate],
+        live: LiveRows,
+        counts: StreamCounts,
+    ) -> None:
+        """Add rows of a source, counted for the node that reads it: the columns of the output, then
+        others that the conditions read."""
+
 class MountedTable:
     """What `SessionContext.register_table` takes, over a Python provider."""
 
@@ -598,6 +641,14 @@ def siphash13(columns: Sequence[pa.Array]) -> bytes:
 
 def siphash13_bytes(data: bytes) -> int:
     """SipHash-1-3 with zero keys."""
+
+def places_of(keys: _Int64s, sought: _Int64s) -> bytes:
+    """The places of all `keys` that equal one of `sought`, both ascending, as the bytes of
+    int64."""
+
+def union(parts: Sequence[_Uint64s]) -> bytes:
+    """The distinct numbers of all parts, ascending, as the bytes of uint64. Each part is
+    ascending."""
 
 def top_k(
     postings: Sequence[Postings],

@@ -8,13 +8,15 @@ which of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+import memwal_native
 
 BASE_GENERATION = -1
 TOMBSTONE = "_tombstone"
@@ -44,6 +46,11 @@ SCORE_ROWS = pa.schema([ROW_ADDRESS_FIELD, SOURCE_FIELD, SCORE_FIELD])
 BATCH_DISTANCE_ROWS = DISTANCE_ROWS.append(QUERY_FIELD)
 
 
+def columns_read(output: Iterable[str], filters: Iterable[Filter]) -> list[str]:
+    """The output columns, then others that the filters read."""
+    return list(dict.fromkeys([*output, *(n for condition in filters for n in condition.columns)]))
+
+
 @dataclass(frozen=True, slots=True)
 class Filter:
     """One conjunct of a WHERE clause.
@@ -57,6 +64,7 @@ class Filter:
             then `evaluate` is run on batches.
         rows: finds, by an index, the sorted addresses of the rows of a source
             (`exec_nodes.sources.source`) that meet the condition; None without an index.
+        native: DataFusion's filter, where `evaluate` does what it says.
     """
 
     text: str
@@ -64,3 +72,4 @@ class Filter:
     columns: tuple[str, ...]
     lance: str | None = None
     rows: Callable[[Any], RowAddresses] | None = field(default=None, kw_only=True)
+    native: memwal_native.Predicate | None = field(default=None, kw_only=True)

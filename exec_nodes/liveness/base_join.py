@@ -141,8 +141,7 @@ class BaseMatch:
     def read(self, base: Source) -> Superseded:
         """The matches in the rows of `base`."""
         piece = self.piece()
-        resident = base.resident_keys(self._keys)
-        for keys, addresses in self._base_keys(base) if resident is None else [resident]:
+        for keys, addresses in self._base_keys(base):
             piece.add(keys, addresses)
         return self.result([piece])
 

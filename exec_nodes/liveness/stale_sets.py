@@ -14,6 +14,7 @@ from functools import partial
 
 import numpy as np
 
+import memwal_native
 from exec_nodes.base.columns import RowAddresses
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.base.tasks import in_background, map_concurrently
@@ -25,6 +26,7 @@ from exec_nodes.sources.source import Source, SourceKeys, is_same_table
 Cover = tuple[tuple[Hashable, int], ...]
 
 _EQUAL = -1
+_PARTS = 16
 _KIND = "stale rows"
 
 
@@ -125,8 +127,9 @@ class StaleSets:
     def remember(self, base: Source, newer: Sequence[Source], superseded: Superseded) -> None:
         """Keep the result of a finished match from `new_match`."""
         for place, source in enumerate(newer):
-            pair = _Pair(source.rows, partial(_superseded_by, superseded, place))
-            self._store.put(_pair_key(base, source), pair, superseded.nbytes // len(newer))
+            nbytes = superseded.nbytes // len(newer)
+            pair = _Pair(source.rows, [partial(_superseded_by, superseded, place)], nbytes)
+            self._store.put(_pair_key(base, source), pair, nbytes)
         union = superseded.union()
         self._store.put(_base_key(base, newer), union, union.nbytes)
 
@@ -137,36 +140,62 @@ class StaleSets:
             self._under_way.discard(key)
 
     def _base_union(self, base: Source, newer: Sequence[Source]) -> RowAddresses:
-        pairs: list[RowAddresses] = []
-        missing: list[tuple[int, Source, int]] = []
-        for index, source in enumerate(newer):
-            pair: _Pair | None = self._store.get(_pair_key(base, source))
-            # An older prefix of a MemTable than the one that is cached is matched again.
-            rows = 0 if pair is None or pair.rows > source.rows else pair.rows
-            pairs.append(_nothing() if pair is None or not rows else pair.addresses)
-            if rows < source.rows:
-                missing.append((index, source, rows))
-        if missing:
-            match = BaseMatch([(source, rows) for _, source, rows in missing])
-            superseded = match.read(base)
-            for place, (index, source, _) in enumerate(missing):
-                pairs[index] = _union([pairs[index], superseded.of(place)])
-                pair = _Pair(source.rows, pairs[index].view)
-                self._store.put(_pair_key(base, source), pair, pairs[index].nbytes)
-        return pairs[0] if len(pairs) == 1 else _union(pairs)
+        pairs = {source.identity: self._pair(base, source) for source in newer}
+        matched = {(identity, pair.rows) for identity, pair in pairs.items()}
+        missing = [
+            (source, pairs[source.identity].rows)
+            for source in newer
+            if pairs[source.identity].rows < source.rows
+        ]
+        added = _rows_superseded(base, missing)
+        for (source, _), rows in zip(missing, added, strict=True):
+            pair = pairs[source.identity].grown(source.rows, rows)
+            self._store.put(_pair_key(base, source), pair, pair.nbytes)
+            pairs[source.identity] = pair
+        last: _BaseSet | None = self._store.get(_last_key(base))
+        if last is not None and matched.issuperset(last.cover):
+            # The usual case, MemTables that have grown: the others' rows are put together already.
+            before = {identity for identity, _ in last.cover}
+            new = [pair.addresses for identity, pair in pairs.items() if identity not in before]
+            union = _union([last.addresses, *added, *new])
+        else:
+            union = _union([pair.addresses for pair in pairs.values()])
+        self._store.put(_last_key(base), _BaseSet(cover_of(newer), union), union.nbytes)
+        return union
+
+    def _pair(self, base: Source, source: Source) -> _Pair:
+        """The rows matched already, of which there may be none."""
+        pair: _Pair | None = self._store.get(_pair_key(base, source))
+        # An older prefix of a MemTable than the one that is cached is matched again.
+        return _Pair(0, (), 0) if pair is None or pair.rows > source.rows else pair
 
 
 class _Pair:
-    """The base's rows that the first `rows` rows of a newer source supersede, sorted."""
+    """The base's rows that the first `rows` rows of a newer source supersede, sorted; in parts,
+    each with sorted rows and found when first asked for: most are superseded before that."""
 
-    def __init__(self, rows: int, find: Callable[[], RowAddresses]) -> None:
+    def __init__(self, rows: int, parts: Sequence[Callable[[], RowAddresses]], nbytes: int) -> None:
         self.rows = rows
-        self._find = find
+        self.nbytes = nbytes
+        self._parts = parts
 
     @lazy_property
     def addresses(self) -> RowAddresses:
-        """Found when first asked for: most are superseded by a larger set before that."""
-        return self._find()
+        return _union([part() for part in self._parts])
+
+    def grown(self, rows: int, more: RowAddresses) -> _Pair:
+        """With the base's rows that further rows of the source supersede."""
+        together = len(self._parts) >= _PARTS
+        parts = (self.addresses.view,) if together else self._parts
+        return _Pair(rows, (*parts, more.view), self.nbytes + more.nbytes)
+
+
+@dataclass(frozen=True)
+class _BaseSet:
+    """The base's stale rows, given these newer sources."""
+
+    cover: Cover
+    addresses: RowAddresses
 
 
 @dataclass(frozen=True)
@@ -283,8 +312,25 @@ def _pair_key(base: Source, newer: Source) -> Key:
     return Key(_KIND, (base.identity, newer.identity))
 
 
+def _last_key(base: Source) -> Key:
+    return Key(_KIND, (base.identity,))
+
+
 def _superseded_by(superseded: Superseded, place: int) -> RowAddresses:
-    return _union([superseded.of(place)])
+    return np.sort(superseded.of(place))
+
+
+def _rows_superseded(base: Source, newer: Sequence[tuple[Source, int]]) -> list[RowAddresses]:
+    """For each source, the base's rows that its rows from a position on supersede, sorted."""
+    sources = [source for source, _ in newer]
+    rows = []
+    for keys, (_, start) in zip(keys_of(sources), newer, strict=True):
+        resident = base.rows_of(keys.slice(start).column)
+        if resident is None:
+            superseded = BaseMatch(newer).read(base)
+            return [_superseded_by(superseded, place) for place in range(len(newer))]
+        rows.append(resident)
+    return rows
 
 
 def _nothing() -> RowAddresses:
@@ -292,9 +338,8 @@ def _nothing() -> RowAddresses:
 
 
 def _union(parts: Sequence[RowAddresses]) -> RowAddresses:
-    # Sorted first: numpy's own `unique` hashes, which takes ten times as long.
-    merged = np.sort(np.concatenate([_nothing(), *parts]), kind="stable")
-    return merged[np.append(True, merged[1:] != merged[:-1])] if len(merged) else merged
+    """The distinct addresses of parts that are each sorted."""
+    return np.frombuffer(memwal_native.union(list(parts)), np.uint64)
 
 
 def _newer_than(old: Cover, new: Cover) -> int | None:
@@ -311,6 +356,8 @@ def _newer_than(old: Cover, new: Cover) -> int | None:
 
 def _from_scratch(sources: Sequence[Source], numbers: KeyCodes | None = None) -> list[RowAddresses]:
     keys = keys_of(sources)
+    if len(keys) == 1:
+        return [keys[0].hidden]
     return _hidden(keys, numbers or KeyCodes(concat([k.column for k in keys])))
 
 
@@ -331,15 +378,21 @@ def _extended(sources: Sequence[Source], old: _RegionSets, extra: int) -> list[R
     grown_from = old.cover[0][1]
     keys = keys_of(sources)
     grown = keys[extra]
+    if len(keys) == 1:
+        return [grown.hidden]
     new = [*keys[:extra], grown.slice(grown_from)]
     numbers = KeyCodes(concat([k.column for k in new]))
-    *sets, added = _hidden(new, numbers)
-    for k, stale in zip([grown.slice(0, grown_from), *keys[extra + 1 :]], old.sets, strict=True):
+
+    def extended(k: SourceKeys, stale: RowAddresses) -> RowAddresses:
         rows, _ = numbers.find(k.column)
-        sets.append(_union([stale, k.addresses[rows]]) if len(rows) else stale)
-    if len(added):
-        sets[extra] = np.concatenate([sets[extra], added])
-    return sets
+        return _union([stale, k.addresses[rows]]) if len(rows) else stale
+
+    if extra:
+        *sets, added = _hidden(new, numbers)
+        sets.append(np.concatenate([extended(grown.slice(0, grown_from), old.sets[0]), added]))
+    else:
+        sets = [grown.hidden]
+    return sets + list(map(extended, keys[extra + 1 :], old.sets[1:]))
 
 
 # Sources' identities are unique in the process, so all tables can share one bound.

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+import memwal_native
 from exec_nodes.base.columns import RowAddresses
 from exec_nodes.keys.keys import KeyBatch, KeyColumn, is_integral, one_array, plain
 from exec_nodes.keys.sql import key_condition
@@ -21,35 +22,37 @@ from exec_nodes.resident.rows import ResidentRows
 from exec_nodes.resident.runs import ResidentRuns
 
 _NO_ROWS = pa.table({})
+_SIGN = 1 << 63
 
 
 @dataclass(frozen=True)
 class SortedKeys:
-    """Integer keys in ascending order, equal ones by address, and where each is."""
+    """Integer keys in ascending order, equal ones by address, and where each is. Keys are kept as
+    `ordered` has them."""
 
-    keys: npt.NDArray[Any]
+    keys: npt.NDArray[np.int64]
     addresses: RowAddresses
+    unsigned: bool
 
     def find(self, key: Any) -> Iterator[int]:
         """The positions of rows with a key, the last one first."""
-        value = self.keys.dtype.type(key)
+        value = np.int64(key - _SIGN if self.unsigned else key)
         at = int(self.keys.searchsorted(value, side="right")) - 1
         while at >= 0 and self.keys[at] == value:
             yield int(self.addresses[at])
             at -= 1
 
-    def find_all(self, sought: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], RowAddresses]:
-        """The rows of keys in ascending order, each given once: their keys and addresses."""
-        at, keys, rows = self.keys.searchsorted(sought), [sought[:0]], [self.addresses[:0]]
-        while len(at):
-            inside = at < len(self.keys)
-            at, sought = at[inside], sought[inside]
-            equal = self.keys[at] == sought
-            at, sought = at[equal], sought[equal]
-            keys.append(sought)
-            rows.append(self.addresses[at])
-            at = at + 1  # a key may have several rows
-        return np.concatenate(keys), np.concatenate(rows)
+    def find_all(self, keys: npt.NDArray[np.int64]) -> RowAddresses:
+        """The addresses of the rows of keys, which are `ordered` and ascend."""
+        places = np.frombuffer(memwal_native.places_of(self.keys, keys), np.int64)
+        return self.addresses[places]
+
+
+def ordered(keys: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Integers as int64 in the same order."""
+    if keys.dtype == np.uint64:
+        return (keys ^ np.uint64(_SIGN)).view(np.int64)
+    return keys.astype(np.int64, copy=False)
 
 
 @dataclass(frozen=True)
@@ -62,12 +65,13 @@ class KeyReader:
 
     def build(self, fragments: Sequence[Any]) -> SortedKeys:
         values = every_value(self.dataset, self.column, fragments)
-        keys = one_array(plain(pa.chunked_array(values, self.column.type))).to_numpy()
-        addresses = all_addresses(fragments)
+        column = one_array(plain(pa.chunked_array(values, self.column.type)))
+        keys, addresses = ordered(column.to_numpy()), all_addresses(fragments)
+        unsigned = pa.types.is_uint64(column.type)
         if (keys[1:] > keys[:-1]).all():
-            return SortedKeys(keys, addresses)
+            return SortedKeys(keys, addresses, unsigned)
         order = np.argsort(keys, kind="stable")
-        return SortedKeys(keys[order], addresses[order])
+        return SortedKeys(keys[order], addresses[order], unsigned)
 
     def nbytes(self, value: SortedKeys) -> int:
         return int(value.keys.nbytes + value.addresses.nbytes)
@@ -114,23 +118,19 @@ class KeyLookups:
         rows = rows_of(scanner)
         return rows if rows.num_rows <= 1 else None
 
-    def find_all(self, keys: KeyColumn) -> tuple[KeyColumn, RowAddresses] | None:
-        """The rows whose key is one of `keys`, by keys in memory: their keys and addresses, in no
-        particular order; None if not all are there."""
+    def find_all(self, keys: KeyColumn) -> RowAddresses | None:
+        """The sorted addresses of the rows whose key is one of `keys`, by keys in memory; None if
+        not all are there."""
         if not self._readable:
             return None
         coverage = self._runs.read(self._reader, self._runs.rows * self._reader.row_bytes // 2)
         if coverage.unread:
             return None
-        distinct = np.sort(one_array(keys).to_numpy())
-        distinct = distinct[np.append(True, distinct[1:] != distinct[:-1])[: len(distinct)]]
-        some, addresses = [distinct[:0]], [np.empty(0, np.uint64)]
+        ascending, rows = np.sort(ordered(one_array(keys).to_numpy())), [np.empty(0, np.uint64)]
         for run in coverage.runs:
-            of_run, at = run.run.value.find_all(distinct)
-            live = self._rows.live(at, run.fragments)
-            some.append(of_run[live])
-            addresses.append(at[live])
-        return pa.array(np.concatenate(some)), np.concatenate(addresses)
+            addresses = run.run.value.find_all(ascending)
+            rows.append(addresses[self._rows.live(addresses, run.fragments)])
+        return np.sort(np.concatenate(rows))
 
     def extend(self) -> None:
         """Read the missing keys, if keys of any version are kept."""

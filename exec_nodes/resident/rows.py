@@ -58,6 +58,20 @@ class ResidentRows:
             else:
                 yield from (batch for table, _ in run if table for batch in table.to_batches(size))
 
+    def resident(
+        self, fragments: Sequence[Any], schema: pa.Schema
+    ) -> list[tuple[pa.Table, RowAddresses]] | None:
+        """The columns of `schema`, which are stored, of the rows of `fragments`, and where these
+        are; None unless all are kept."""
+        tables = [self._columns.whole(fragment, schema) for fragment in fragments]
+        pairs = zip(tables, fragments, strict=True)
+        kept = [
+            (table.select(schema.names), self._columns.addresses(fragment))
+            for table, fragment in pairs
+            if table is not None
+        ]
+        return kept if len(kept) == len(tables) else None
+
     def filtered(self, fragments: Sequence[Any], parts: int, schema: pa.Schema) -> Batches | None:
         """As `scan`, for a scan with conditions: None while Lance has to apply them, as a column is
         not kept. All are read in the background once that is worth it and they are expected to

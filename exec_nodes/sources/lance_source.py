@@ -20,6 +20,7 @@ from exec_nodes.base.columns import (
     TOMBSTONE_FIELD,
     Filter,
     RowAddresses,
+    columns_read,
 )
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.evolution.project import CurrentSchema
@@ -222,7 +223,7 @@ class LanceSource(LanceVersion):
         part: int = 0,
     ) -> Iterator[pa.RecordBatch]:
         rows, filters = indexed_rows(self, filters)
-        names = list(dict.fromkeys([*columns, *(n for f in filters for n in f.columns)]))
+        names = columns_read(columns, filters)
         with lance_errors(self.name, self.place):
             if self._is_small(names):
                 table, addresses = self._decoded(names)
@@ -253,6 +254,18 @@ class LanceSource(LanceVersion):
                 self.dataset, schema, filters, limit, fragments, self._info.schema
             )
 
+    def resident(
+        self, columns: Sequence[str], filters: Sequence[Filter], part: int
+    ) -> Sequence[tuple[pa.Table, RowAddresses]] | None:
+        names = columns_read(columns, filters)
+        with lance_errors(self.name, self.place):
+            if self._is_small(names):
+                table, addresses = self._decoded(names)
+                return [(table.select(names), addresses)]
+            if not self._kept.ids.keys() >= set(names) or self._finds(filters):
+                return None
+            return self._rows.resident(self._groups[part], self._schema_of(names))
+
     def _kept_batches(
         self, names: Sequence[str], filters: Sequence[Filter], part: int
     ) -> Iterator[pa.RecordBatch] | None:
@@ -261,11 +274,14 @@ class LanceSource(LanceVersion):
         fragments, schema = self._groups[part], self._schema_of(names)
         if not filters:
             return self._rows.scan(fragments, self.parts, schema)
-        if self.rows > Admission.evaluated:
-            filtered = {name for condition in filters for name in condition.columns}
-            if not self._indexed.isdisjoint(filtered):
-                return None
-        return self._rows.filtered(fragments, self.parts, schema)
+        return None if self._finds(filters) else self._rows.filtered(fragments, self.parts, schema)
+
+    def _finds(self, filters: Sequence[Filter]) -> bool:
+        """Whether Lance finds the rows that meet conditions by an index, in less time than it takes
+        to read all rows in memory."""
+        if not filters or self.rows <= Admission.evaluated:
+            return False
+        return not self._indexed.isdisjoint(name for f in filters for name in f.columns)
 
     @lazy_property
     def _indexed(self) -> frozenset[str]:
@@ -283,7 +299,7 @@ class LanceSource(LanceVersion):
         """As `scan`, for the rows at some addresses."""
         if not filters and limit is not None:
             rows = rows[:limit]
-        names = list(dict.fromkeys([*columns, *(n for f in filters for n in f.columns)]))
+        names = columns_read(columns, filters)
         size = batch_rows(self._schema_of(names))
         for start in range(0, len(rows), size):
             some = rows[start : start + size]
@@ -293,8 +309,8 @@ class LanceSource(LanceVersion):
     def keys(self) -> SourceKeys:
         return self._resident.compute(self._keys_key, self._read_keys, lambda keys: keys.nbytes)
 
-    def resident_keys(self, keys: KeyColumn) -> tuple[KeyColumn, RowAddresses] | None:
-        """See `Source.resident_keys`: of the only key column, if it is of integers."""
+    def rows_of(self, keys: KeyColumn) -> RowAddresses | None:
+        """See `Source.rows_of`: by the only key column, if it is of integers."""
         names = self._info.primary_key
         if len(names) > 1 or self._fragments is not None or not self._kept.ids.keys() >= set(names):
             return None

@@ -10,7 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from exec_nodes.arrow.large_columns import taken
-from exec_nodes.base.columns import KEY_POSITION_FIELD, TOMBSTONE, Filter, RowAddresses
+from exec_nodes.base.columns import (
+    KEY_POSITION_FIELD,
+    TOMBSTONE,
+    Filter,
+    RowAddresses,
+    columns_read,
+)
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.keys.hash_index import KeyIndex
 from exec_nodes.keys.keys import KeyBatch, KeyColumn
@@ -95,11 +101,16 @@ class MemTableSource:
         addresses = self._addresses if rows is None else rows
         yield from scan_table(table, addresses, columns, filters, limit)
 
+    def resident(
+        self, columns: Sequence[str], filters: Sequence[Filter], part: int
+    ) -> Sequence[tuple[pa.Table, RowAddresses]]:
+        return [(self._table.select(columns_read(columns, filters)), self._addresses)]
+
     def keys(self) -> SourceKeys:
         """See `Source.keys`; the row address of entry i is i."""
         return self._keys
 
-    def resident_keys(self, keys: KeyColumn) -> None:
+    def rows_of(self, keys: KeyColumn) -> None:
         return None
 
     def might_contain(self, keys: KeyBatch) -> npt.NDArray[np.bool_]:

@@ -138,12 +138,19 @@ class Source(Protocol):
         rows may be left out beyond the limit, never before.
         """
 
+    def resident(
+        self, columns: Sequence[str], filters: Sequence[Filter], part: int
+    ) -> Sequence[tuple[pa.Table, RowAddresses]] | None:
+        """All rows of one part and their addresses, ascending: `columns`, then others that the
+        filters read, at least one in all. None where they are not in memory, or where `scan` finds
+        those that match by an index."""
+
     def keys(self) -> SourceKeys:
         """Every key held; cached where it fits."""
 
-    def resident_keys(self, keys: KeyColumn) -> tuple[KeyColumn, RowAddresses] | None:
-        """The rows whose key is one of `keys`, see `keys.key_column`: their keys and addresses, in
-        no particular order; None where only a scan tells."""
+    def rows_of(self, keys: KeyColumn) -> RowAddresses | None:
+        """Sorted addresses of the rows whose key is one of `keys`, see `keys.key_column`; None
+        where only a scan tells."""
 
     def might_contain(self, keys: KeyBatch) -> npt.NDArray[np.bool_]:
         """One flag a key: False only if the source has no row, tombstone or not, of that key."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
 
+import memwal_native
 from exec_nodes.node import Node, Statistics
 from memwal_sql.errors import MemWalError, RetryError, SourceGoneError
 from planner.model import Query, Snapshot
@@ -71,9 +73,20 @@ class Watched(Node):
         """As the plan does."""
         return self._run(partition)
 
+    def hand_over(self, partition: int) -> memwal_native.ResidentRows | Iterator[pa.RecordBatch]:
+        """As the plan does."""
+        with self._files():
+            rows = self.plan.hand_over(partition)
+        return rows if isinstance(rows, memwal_native.ResidentRows) else self._run(partition)
+
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
-        try:
+        with self._files():
             yield from self.plan.execute(partition)
+
+    @contextmanager
+    def _files(self) -> Iterator[None]:
+        try:
+            yield
         except SourceGoneError as error:
             outcome = self.missing(error)
             if outcome is error:

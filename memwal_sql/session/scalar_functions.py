@@ -59,7 +59,7 @@ def register_scalar_functions(ctx: SessionContext) -> None:
 
 def calls_match(condition: Condition) -> bool:
     """Whether a condition calls this `match`, and not a user's function of that name."""
-    return condition.given is not None and condition.given.calls(MATCH, _MATCHED.name)
+    return condition.native is not None and condition.native.calls(MATCH, _MATCHED.name)
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,8 @@ def _analyzed(condition: Condition, snapshot: Snapshot) -> Condition:
         return condition
     analyzers = _analyzers(condition, snapshot)
     rows = _indexed(condition, analyzers, snapshot)
-    return replace(condition, evaluate=partial(_evaluate, condition, analyzers), rows=rows)
+    evaluate = partial(_evaluate, condition, analyzers)
+    return replace(condition, evaluate=evaluate, rows=rows, native=None)
 
 
 def _analyzers(condition: Condition, snapshot: Snapshot) -> tuple[Analyzer, ...]:

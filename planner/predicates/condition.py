@@ -20,11 +20,9 @@ class Condition(Filter):
 
     Attributes:
         predicate: its meaning; by default one that rules no row out.
-        given: DataFusion's filter, if it comes from one.
     """
 
     predicate: Predicate = UNKNOWN
-    given: memwal_native.Predicate | None = None
 
 
 def predicate_of(native: memwal_native.Predicate) -> Predicate:
@@ -38,4 +36,4 @@ def condition_of(native: memwal_native.Predicate, schema: pa.Schema) -> Conditio
     predicate = predicate_of(native)
     lance = lance_filter(predicate, schema)
     text = repr(native) if native.sql is None else native.sql
-    return Condition(text, native.evaluate, tuple(native.columns), lance, predicate, native)
+    return Condition(text, native.evaluate, tuple(native.columns), lance, predicate, native=native)

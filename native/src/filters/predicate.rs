@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
+use arrow::array::{Array, AsArray, BooleanArray, RecordBatch};
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use datafusion_common::tree_node::TreeNode;
 use datafusion_common::{DFSchema, DataFusionError, Result};
@@ -39,7 +39,7 @@ impl Predicate {
     }
 
     /// The filter over batches of `schema`; batches of one source share theirs.
-    fn compile(&self, schema: &SchemaRef) -> Result<Arc<dyn PhysicalExpr>> {
+    pub fn compile(&self, schema: &SchemaRef) -> Result<Arc<dyn PhysicalExpr>> {
         if let Ok(compiled) = self.compiled.lock()
             && let Some((known, expr)) = compiled.as_ref()
             && known == schema
@@ -61,15 +61,15 @@ impl Predicate {
         }
         Ok(expr)
     }
+}
 
-    fn matches(&self, batch: &RecordBatch) -> Result<ArrayRef> {
-        let found = self.compile(&batch.schema())?.evaluate(batch)?;
-        let found = found.into_array(batch.num_rows())?;
-        match found.data_type() {
-            DataType::Boolean => Ok(found),
-            DataType::Null => Ok(Arc::new(BooleanArray::new_null(batch.num_rows()))),
-            other => Err(DataFusionError::Internal(format!("a filter of type {other}"))),
-        }
+/// One boolean a row, null where SQL says unknown.
+pub fn matches(filter: &dyn PhysicalExpr, rows: &RecordBatch) -> Result<BooleanArray> {
+    let flags = filter.evaluate(rows)?.into_array(rows.num_rows())?;
+    match flags.data_type() {
+        DataType::Boolean => Ok(flags.as_boolean().clone()),
+        DataType::Null => Ok(BooleanArray::new_null(rows.num_rows())),
+        other => Err(DataFusionError::Internal(format!("a filter of type {other}"))),
     }
 }
 
@@ -120,8 +120,9 @@ impl Predicate {
         batch: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let batch = any_batch_from_python(batch)?;
-        let found = py.detach(|| self.matches(&batch)).map_err(python_error)?;
-        py.import("pyarrow")?.call_method1("array", (ArrowArray(found),))
+        let flags = || matches(self.compile(&batch.schema())?.as_ref(), &batch);
+        let flags = py.detach(flags).map_err(python_error)?;
+        py.import("pyarrow")?.call_method1("array", (ArrowArray(Arc::new(flags)),))
     }
 
     /// Equal are filters that say the same in the same way.

@@ -50,7 +50,7 @@ pub struct MountedExec {
 
 impl MountedExec {
     /// Mount a Python node with `schema`, `partitions`, `children`, `label()`, `statistics`,
-    /// `metrics` and `execute(partition)`, or an object with a `node`: a scan of `provider`.
+    /// `metrics` and `hand_over(partition)`, or an object with a `node`: a scan of `provider`.
     pub fn mount(scan: &Bound<'_, PyAny>, provider: &Arc<Held>) -> PyResult<Arc<Self>> {
         let orders = scan.hasattr("nearest")?;
         let node = &if orders { scan.getattr("node")? } else { scan.clone() };

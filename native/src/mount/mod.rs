@@ -10,3 +10,4 @@ pub mod mounted_table;
 mod null_columns;
 mod partition;
 mod provider;
+pub mod resident;

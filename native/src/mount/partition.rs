@@ -2,7 +2,8 @@
 //!
 //! Python nodes block, so they run in threads that may. A node runs ahead of its consumer while
 //! there is room, then it gives its thread back: a consumer that reads on late, or never, holds no
-//! thread that all queries of the process share.
+//! thread that all queries of the process share. Rows in memory that a node hands over instead are
+//! streamed by the consumer's own thread, without the interpreter.
 
 use std::mem::take;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,8 +18,9 @@ use tokio::sync::mpsc::{Sender, channel};
 
 use crate::host::runtime::runtime;
 use crate::mount::held::Held;
+use crate::mount::resident::{Batches, ResidentRows};
 use crate::python::arrow_bridge::batch_from_python;
-use crate::python::errors::with_python;
+use crate::python::errors::{guarded, with_python};
 
 /// Batches that a node may be ahead of its consumer.
 const AHEAD: usize = 2;
@@ -30,7 +32,13 @@ struct Producer {
     schema: SchemaRef,
     /// None before the first batch was asked for.
     batches: Option<Held<PyIterator>>,
-    to: Sender<Result<RecordBatch>>,
+    to: Sender<Result<Made>>,
+}
+
+enum Made {
+    Batch(RecordBatch),
+    /// The whole partition.
+    Resident(Batches),
 }
 
 /// The place of a producer that has no room.
@@ -45,14 +53,23 @@ pub fn batches(
     let (to, made) = channel(AHEAD);
     let producer = Producer { node, partition, schema, batches: None, to };
     let parked = Arc::new(Mutex::new(Some(producer)));
-    try_unfold((made, parked), |(mut made, parked)| async move {
-        go_on(&parked)?;
-        let Some(batch) = made.recv().await else {
-            return Ok(None);
+    try_unfold((made, parked, None), |(mut made, parked, mut resident)| async move {
+        let batch = loop {
+            if let Some(batches) = &mut resident {
+                break guarded(|| Batches::next(batches).transpose())?;
+            }
+            go_on(&parked)?;
+            match made.recv().await.transpose()? {
+                None => break None,
+                Some(Made::Resident(batches)) => resident = Some(batches),
+                Some(Made::Batch(batch)) => {
+                    // While the consumer works on this one.
+                    go_on(&parked)?;
+                    break Some(batch);
+                }
+            }
         };
-        // While the consumer works on this one.
-        go_on(&parked)?;
-        Ok(Some((batch?, (made, parked))))
+        Ok(batch.map(|batch| (batch, (made, parked, resident))))
     })
 }
 
@@ -80,20 +97,25 @@ impl Producer {
             let Some(batch) = self.next().transpose() else {
                 return;
             };
-            let failed = batch.is_err();
-            if self.to.try_send(batch).is_err() || failed {
+            let last = !matches!(batch, Ok(Made::Batch(_)));
+            if self.to.try_send(batch).is_err() || last {
                 return;
             }
         }
     }
 
-    fn next(&mut self) -> Result<Option<RecordBatch>> {
+    fn next(&mut self) -> Result<Option<Made>> {
         with_python(|py| {
             // Streams that end or fail are dropped here, in this thread.
             let mut batches = match self.batches.take() {
                 Some(batches) => batches.into_bound(py),
                 None => {
-                    self.node.bind(py).call_method1("execute", (self.partition,))?.try_iter()?
+                    let rows = self.node.bind(py).call_method1("hand_over", (self.partition,))?;
+                    if let Ok(resident) = rows.cast::<ResidentRows>() {
+                        let batches = resident.borrow_mut().take(Arc::clone(&self.schema));
+                        return Ok(Some(Made::Resident(batches)));
+                    }
+                    rows.try_iter()?
                 }
             };
             let Some(batch) = batches.next() else {
@@ -101,7 +123,7 @@ impl Producer {
             };
             let batch = batch_from_python(&batch?, &self.schema)?;
             self.batches = Some(Held::new(batches));
-            Ok(Some(batch))
+            Ok(Some(Made::Batch(batch)))
         })
     }
 }

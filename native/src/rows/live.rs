@@ -1,11 +1,38 @@
 //! Taking stale rows out of a batch.
 
+use arrow::buffer::{BooleanBuffer, Buffer};
 use pyo3::prelude::*;
 
 use crate::python::buffers::{Numbers, NumbersMut, invalid};
+use crate::rows::places::place;
 
 /// Up to so many stale rows an address, walking along both is faster than searching.
 const MERGED: usize = 16;
+
+/// Which rows of a source live; None if all do.
+#[pyclass(frozen, module = "memwal_native")]
+pub struct LiveRows(pub Option<BooleanBuffer>);
+
+#[pymethods]
+impl LiveRows {
+    /// Those of the rows at `addresses` that are not in `stale`, both ascending.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        addresses: &Bound<'_, PyAny>,
+        stale: &Bound<'_, PyAny>,
+    ) -> PyResult<Self> {
+        let (addresses, stale) = (Numbers::<u64>::new(addresses)?, Numbers::<u64>::new(stale)?);
+        let (addresses, stale) = (addresses.slice(), stale.slice());
+        Ok(Self(py.detach(|| alive(addresses, stale))))
+    }
+
+    /// Without the first `rows`.
+    fn after(&self, rows: usize) -> Self {
+        let rest = |live: &BooleanBuffer| live.slice(rows, live.len().saturating_sub(rows));
+        Self(self.0.as_ref().map(rest))
+    }
+}
 
 /// Write a flag for every address, 0 for those in `stale`, which is sorted, else 1; count the ones.
 /// If all rows are live, nothing may have been written.
@@ -50,6 +77,29 @@ pub fn compress(
         _ => copy_rows(values, width, flags, kept),
     });
     fits.ok_or_else(|| invalid("more values are kept than there is room for"))
+}
+
+fn alive(addresses: &[u64], stale: &[u64]) -> Option<BooleanBuffer> {
+    let (&first, &last) = (addresses.first()?, addresses.last()?);
+    let end = stale.partition_point(|&row| row <= last);
+    let near = &stale[stale[..end].partition_point(|&row| row < first)..end];
+    if near.is_empty() {
+        return None;
+    }
+    let mut bits = vec![0xff_u8; addresses.len().div_ceil(8)];
+    let mut clear = |at: usize| bits[at / 8] &= !(1 << (at % 8));
+    if last - first == addresses.len() as u64 - 1 {
+        near.iter().for_each(|&row| clear((row - first) as usize));
+    } else {
+        let mut from = 0;
+        for &row in near {
+            from = place(addresses, from, row);
+            if addresses.get(from) == Some(&row) {
+                clear(from);
+            }
+        }
+    }
+    Some(BooleanBuffer::new(Buffer::from_vec(bits), 0, addresses.len()))
 }
 
 fn flag(addresses: &[u64], stale: &[u64], flags: &mut [u8]) -> usize {

@@ -2,14 +2,19 @@
 //! arrays would cost more than the work, and the versions of a MemTable's keys.
 
 mod keys;
-mod live;
+pub mod live;
+mod places;
+mod union;
 mod versions;
 
 use pyo3::prelude::*;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<versions::KeyVersions>()?;
+    module.add_class::<live::LiveRows>()?;
     module.add_function(wrap_pyfunction!(live::flag_live, module)?)?;
+    module.add_function(wrap_pyfunction!(union::union, module)?)?;
+    module.add_function(wrap_pyfunction!(places::places_of, module)?)?;
     module.add_function(wrap_pyfunction!(live::compress, module)?)?;
     module.add_function(wrap_pyfunction!(keys::mark, module)?)?;
     module.add_function(wrap_pyfunction!(keys::find_marked, module)?)?;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import lance
@@ -116,3 +117,47 @@ def test_while_keys_of_a_new_version_are_read_lookups_find_its_rows(
     assert len(asked) == (0 if few else 1)
     monkeypatch.setattr(resident_keys, "key_condition", None)  # Lance is not asked any more
     assert found(after, keys, pa.int64()) == every(second)
+
+
+SPREADS: dict[str, list[int]] = {
+    "dense": list(range(500)),
+    "twice": [*range(100), *range(50, 100), *range(80, 100)],
+    "far apart": [7**power for power in range(20)],
+    "one": [3],
+    "equal": [5] * 9,
+}
+
+
+@pytest.mark.parametrize("spread", SPREADS)
+def test_many_keys_are_found_among_sorted_ones(tmp_path: Path, spread: str) -> None:
+    rng = Random(3)
+    values = SPREADS[spread]
+    for at, (kind, keys) in enumerate(
+        [
+            (pa.int64(), values),
+            (pa.int64(), [-value for value in values]),
+            (pa.int64(), [*values, -(2**63), 2**63 - 1]),
+            (pa.uint64(), [*values, 2**64 - 1, 2**63]),
+            (pa.int16(), [value % 30_000 - 9 for value in values]),
+            (pa.timestamp("us"), values),
+        ]
+    ):
+        shuffled = rng.sample(keys, len(keys))
+        dataset = _dataset(tmp_path / str(at), pa.array(shuffled, _whole(kind)).cast(kind))
+        stored = dataset.scanner(columns=["id"], with_row_address=True).to_table()
+        own = stored["id"].cast(_whole(kind)).to_pylist()
+        for sought in (shuffled[::3], [*shuffled, *shuffled], [11, 12], []):
+            column = pa.array(sought, _whole(kind))
+            rows = read(dataset).find_all(column)
+            assert rows is not None
+            asked = set(sought)
+            expected = [
+                address
+                for key, address in zip(own, stored["_rowaddr"].to_pylist(), strict=True)
+                if key in asked
+            ]
+            assert rows.tolist() == sorted(expected), (kind, sought)
+
+
+def _whole(kind: pa.DataType) -> pa.DataType:
+    return kind if pa.types.is_integer(kind) else pa.int64()

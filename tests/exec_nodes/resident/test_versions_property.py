@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -226,7 +226,9 @@ class Reader:
             "rows": {int(a): row for a, row in zip(addresses, taken, strict=True)},
             "row addresses": source.addresses(source.whole_fragments.values()).tolist(),
             "keys": {key: self._row(source, key, names) for key in self._table.keys},
-            "all keys": self._addresses(source),
+            "rows of keys": [
+                self._rows_of(source, keys) for keys in (self._table.keys, self._table.keys[::3])
+            ],
             "stale sets": stale.tolist(),
             "vectors": [search.nearest(5, mask).addresses.tolist() for mask in (NONE, stale)],
             "texts": [self._words(source, name, s) for name in TEXTS for s in (NONE, stale, NONE)],
@@ -249,7 +251,10 @@ class Reader:
             "rows": by_address,
             "row addresses": addresses,
             "keys": {key: by_key.get(key) for key in self._table.keys},
-            "all keys": sorted((row["id"], row[ROW_ADDRESS]) for row in rows),
+            "rows of keys": [
+                [row[ROW_ADDRESS] for row in rows if row["id"] in keys]
+                for keys in (self._table.keys, self._table.keys[::3])
+            ],
             "stale sets": sorted(stale),
             "vectors": [[a for a in nearest if a not in gone][:5] for gone in (set(), stale)],
             "texts": [
@@ -270,11 +275,11 @@ class Reader:
         row = source.last(KeyBatch(pa.table({"id": pa.array([key], pa.int64())})), names)
         return None if row is None else row[0].to_pylist()[0]
 
-    def _addresses(self, source: LanceSource) -> list[tuple[int, int]]:
-        """Of all keys at once, as lookups have read them."""
-        found = source.resident_keys(pa.array([*self._table.keys] * 2, pa.int64()))
-        assert found is not None
-        return sorted(zip(found[0].to_pylist(), found[1].tolist(), strict=True))
+    def _rows_of(self, source: LanceSource, keys: Sequence[int]) -> list[int]:
+        rows = source.rows_of(pa.array([*keys] * 2, pa.int64()))
+        assert rows is not None
+        addresses: list[int] = rows.tolist()
+        return addresses
 
     def _words(self, source: LanceSource, name: str, stale: RowAddresses) -> dict[str, list[int]]:
         live = SOURCE_TEXTS.of(source, name, ANALYZER).at(stale)

@@ -1,0 +1,254 @@
+//! Rows in memory that a Python node hands over, streamed without the interpreter.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+use std::vec::IntoIter;
+
+use arrow::array::{Array, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::buffer::BooleanBuffer;
+use arrow::compute::{FilterBuilder, and, prep_null_mask_filter};
+use arrow::datatypes::SchemaRef;
+use datafusion_common::Result;
+use datafusion_physical_plan::PhysicalExpr;
+use pyo3::prelude::*;
+
+use crate::filters::predicate::{Predicate, matches};
+use crate::python::arrow_bridge::any_batch_from_python;
+use crate::python::errors::python_error;
+use crate::rows::live::LiveRows;
+
+/// Batches that fit into the processor's caches.
+const BATCH_ROWS: usize = 65_536;
+const BATCH_BYTES: usize = 4 << 20;
+
+/// Counts of what one stream of a node has yielded, which Python reads while it goes on.
+#[pyclass(frozen, module = "memwal_native")]
+#[derive(Default)]
+pub struct StreamCounts(Arc<Counts>);
+
+#[derive(Default)]
+struct Counts {
+    rows: AtomicU64,
+    batches: AtomicU64,
+    size: AtomicU64,
+    ns: AtomicU64,
+    stale: AtomicU64,
+}
+
+#[pymethods]
+impl StreamCounts {
+    #[new]
+    fn new() -> Self {
+        Self::default()
+    }
+
+    #[getter]
+    fn rows(&self) -> u64 {
+        self.0.rows.load(Ordering::Relaxed)
+    }
+
+    #[getter]
+    fn batches(&self) -> u64 {
+        self.0.batches.load(Ordering::Relaxed)
+    }
+
+    #[getter]
+    fn size(&self) -> u64 {
+        self.0.size.load(Ordering::Relaxed)
+    }
+
+    #[getter]
+    fn ns(&self) -> u64 {
+        self.0.ns.load(Ordering::Relaxed)
+    }
+
+    #[getter]
+    fn stale(&self) -> u64 {
+        self.0.stale.load(Ordering::Relaxed)
+    }
+}
+
+impl Counts {
+    fn add(&self, rows: usize, size: usize, start: Instant) {
+        self.rows.fetch_add(rows as u64, Ordering::Relaxed);
+        self.batches.fetch_add(u64::from(rows > 0), Ordering::Relaxed);
+        self.size.fetch_add(size as u64, Ordering::Relaxed);
+        let ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.ns.fetch_add(ns, Ordering::Relaxed);
+    }
+}
+
+/// The rows of one source: the output's columns first, then others that the conditions read.
+struct Piece {
+    rows: RecordBatch,
+    conditions: Vec<Arc<dyn PhysicalExpr>>,
+    /// None if all are.
+    live: Option<BooleanBuffer>,
+    /// Rows a batch.
+    size: usize,
+    /// Of the node that reads the source.
+    counts: Arc<Counts>,
+}
+
+/// The rows of one partition of a node: the live rows of some sources that meet conditions, in
+/// batches, and no more than `limit`.
+#[pyclass(module = "memwal_native")]
+pub struct ResidentRows {
+    columns: usize,
+    limit: Option<usize>,
+    pieces: Vec<Piece>,
+    /// Of the node that puts sources together, and of the one that drops stale rows.
+    union: Arc<Counts>,
+    live: Arc<Counts>,
+}
+
+#[pymethods]
+impl ResidentRows {
+    #[new]
+    fn new(
+        columns: usize,
+        limit: Option<usize>,
+        union: &StreamCounts,
+        live: &StreamCounts,
+    ) -> Self {
+        let (union, live) = (Arc::clone(&union.0), Arc::clone(&live.0));
+        Self { columns, limit, pieces: vec![], union, live }
+    }
+
+    /// Add the rows of `batch`, a `pyarrow.RecordBatch` of the output's columns and of those that the
+    /// conditions read.
+    fn add(
+        &mut self,
+        batch: &Bound<'_, PyAny>,
+        conditions: Vec<Bound<'_, Predicate>>,
+        live: &LiveRows,
+        counts: &StreamCounts,
+    ) -> PyResult<()> {
+        let rows = any_batch_from_python(batch)?;
+        let compiled =
+            conditions.iter().map(|condition| condition.get().compile(rows.schema_ref()));
+        self.pieces.push(Piece {
+            conditions: compiled.collect::<Result<_>>().map_err(python_error)?,
+            live: live.0.clone(),
+            size: batch_rows(&rows),
+            counts: Arc::clone(&counts.0),
+            rows,
+        });
+        Ok(())
+    }
+}
+
+impl ResidentRows {
+    /// The rows as batches of `schema`, and none here any more.
+    pub fn take(&mut self, schema: SchemaRef) -> Batches {
+        Batches {
+            pieces: std::mem::take(&mut self.pieces).into_iter(),
+            piece: None,
+            next: 0,
+            columns: (0..self.columns).collect(),
+            remaining: self.limit,
+            union: Arc::clone(&self.union),
+            live: Arc::clone(&self.live),
+            schema,
+        }
+    }
+}
+
+fn batch_rows(rows: &RecordBatch) -> usize {
+    let bytes = rows.get_array_memory_size() / rows.num_rows().max(1);
+    (BATCH_BYTES / bytes.max(1)).clamp(1, BATCH_ROWS)
+}
+
+/// Batches without a row are left out.
+pub struct Batches {
+    pieces: IntoIter<Piece>,
+    piece: Option<Piece>,
+    /// The first row of the piece that was not yielded.
+    next: usize,
+    columns: Vec<usize>,
+    remaining: Option<usize>,
+    union: Arc<Counts>,
+    live: Arc<Counts>,
+    schema: SchemaRef,
+}
+
+impl Iterator for Batches {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.remaining != Some(0) {
+            let done = self.piece.as_ref().is_none_or(|piece| self.next >= piece.rows.num_rows());
+            if done {
+                self.piece = Some(self.pieces.next()?);
+                self.next = 0;
+                continue;
+            }
+            match self.batch() {
+                Ok(batch) if batch.num_rows() == 0 => {}
+                batch => return Some(batch),
+            }
+        }
+        None
+    }
+}
+
+impl Batches {
+    fn batch(&mut self) -> Result<RecordBatch> {
+        let Some(piece) = &self.piece else {
+            return Ok(RecordBatch::new_empty(Arc::clone(&self.schema)));
+        };
+        let start = Instant::now();
+        let count = piece.size.min(piece.rows.num_rows() - self.next);
+        let rows = piece.rows.slice(self.next, count);
+        let live = piece.live.as_ref().map(|live| live.slice(self.next, count));
+        self.next += count;
+        let mut met = None;
+        for condition in &piece.conditions {
+            let flags = matches(condition.as_ref(), &rows)?;
+            met = Some(match met {
+                None => flags,
+                Some(before) => and(&before, &flags)?,
+            });
+        }
+        let met = met.map(|flags| match flags.null_count() {
+            0 => flags,
+            _ => prep_null_mask_filter(&flags),
+        });
+        let rows = rows.project(&self.columns)?;
+        let matching = met.as_ref().map_or(count, BooleanArray::true_count);
+        let size = rows.get_array_memory_size();
+        piece.counts.add(matching, size, start);
+        self.union.add(matching, size, start);
+        let start = Instant::now();
+        let kept = match (met, live) {
+            (None, None) => None,
+            (Some(met), None) => Some(met),
+            (None, Some(live)) => Some(BooleanArray::new(live, None)),
+            (Some(met), Some(live)) => Some(BooleanArray::new(met.values() & &live, None)),
+        };
+        let mut rows = match kept {
+            Some(kept) if kept.true_count() < count => filtered(&rows, &kept)?,
+            _ => rows,
+        };
+        let stale = matching - rows.num_rows();
+        self.live.stale.fetch_add(stale as u64, Ordering::Relaxed);
+        if let Some(remaining) = &mut self.remaining {
+            rows = rows.slice(0, rows.num_rows().min(*remaining));
+            *remaining -= rows.num_rows();
+        }
+        self.live.add(rows.num_rows(), rows.get_array_memory_size(), start);
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+        let schema = Arc::clone(&self.schema);
+        Ok(RecordBatch::try_new_with_options(schema, rows.columns().to_vec(), &options)?)
+    }
+}
+
+fn filtered(rows: &RecordBatch, kept: &BooleanArray) -> Result<RecordBatch> {
+    if rows.num_columns() == 0 {
+        return Ok(rows.slice(0, kept.true_count()));
+    }
+    let filter = FilterBuilder::new(kept);
+    let filter = if rows.num_columns() > 1 { filter.optimize() } else { filter };
+    Ok(filter.build().filter_record_batch(rows)?)
+}
