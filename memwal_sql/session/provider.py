@@ -167,7 +167,9 @@ class TableProvider:
         planned: list[tuple[Query, Snapshot]] = []
 
         def planner(snapshot: Snapshot) -> Node:
-            snapshot = of_columns(snapshot, self.schema, self._name)
+            snapshot = of_columns(
+                snapshot, self.schema, self._name, inside=table is not self._table
+            )
             query = Query(tuple(columns), analyzed(exact, snapshot), limit)
             planned.append((query, snapshot))
             return scan(query, snapshot)
@@ -214,9 +216,12 @@ def answers(filters: Sequence[memwal_native.Predicate], schema: pa.Schema) -> li
     return [_answer(condition_of(filter_, schema)) for filter_ in filters]
 
 
-def of_columns(snapshot: Snapshot, schema: pa.Schema, name: str | None = None) -> Snapshot:
+def of_columns(
+    snapshot: Snapshot, schema: pa.Schema, name: str | None = None, *, inside: bool = False
+) -> Snapshot:
     """The snapshot, if it has the columns of `schema`; given `name`, the name that a table with
-    these columns was registered as, it must have no others. Raises ReopenError."""
+    these columns was registered as, it must have no others. It may be that of a transaction, and
+    then is `inside`. Raises ReopenError."""
     current = snapshot.info.schema
     if current.equals(schema) or (name is None and set(schema) <= set(current)):
         return snapshot
@@ -225,14 +230,22 @@ def of_columns(snapshot: Snapshot, schema: pa.Schema, name: str | None = None) -
             "the columns of a table have changed since this query, or a view in it, was made: make "
             f"it again for {current.names}"
         )
-    raise other_columns(name, schema, current)
+    raise other_columns(name, schema, current, inside=inside)
 
 
-def other_columns(name: str, then: pa.Schema, now: pa.Schema) -> ReopenError:
-    """The error of a table that was registered as `name` with the columns `then`, and has `now`."""
+def other_columns(
+    name: str, then: pa.Schema, now: pa.Schema, *, inside: bool = False
+) -> ReopenError:
+    """The error of a table that was registered as `name` with the columns `then`, and has `now`;
+    `inside` a transaction it may have been registered later than the transaction reads it."""
     before, after = then.names, now.names
     if before == after:
         before, after = ([_column(field) for field in schema] for schema in (then, now))
+    if inside:
+        return ReopenError(
+            f"{name!r} was registered with {before}, and the open transaction reads it with "
+            f"{after}: end the transaction, and register the table again if it has other columns"
+        )
     return ReopenError(
         f"the columns of {name!r} have changed since it was registered with {before}: register it "
         f"again, and create its views and frames again, to see {after}"

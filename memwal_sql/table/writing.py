@@ -134,8 +134,9 @@ class WrittenTable(TableHandle):
             base = self._collector.not_below_watermarks(self._tracker.latest_verified())
             if not base.info.schema.equals(columns):
                 raise ReopenError(
-                    f"the columns of {self.uri} have changed since the session registered it: "
-                    f"register it again to write {base.info.schema.names}"
+                    f"the columns of {self.uri} have changed since the session registered it, or "
+                    "the transaction began: register it again, or begin the transaction again, to "
+                    f"write {base.info.schema.names}"
                 )
             writer = live_table_writer(self._context.identity)
             if writer is not None and same_columns(writer.columns, base.stored):

@@ -264,6 +264,34 @@ def test_catalogs_and_two_names_of_one_table(tables: dict[str, mw.Table]) -> Non
     assert others(tables, "accounts")[0] == (1, 2) and others(tables, "journal") == [(1, "x")]
 
 
+def test_changed_columns_are_named_as_the_session_and_the_transaction_have_them(
+    tables: dict[str, mw.Table], ctx: mw.SessionContext
+) -> None:
+    changing = ["INSERT INTO journal VALUES (2, 'x')", "DELETE FROM journal WHERE text = 'x'"]
+    statements = ["SELECT * FROM journal", "SELECT a.n FROM accounts a, journal", *changing]
+    uri, old, new = tables["journal"].uri, ["id", "text"], ["id", "text", "at"]
+
+    def errors(registered: list[str], read: list[str]) -> None:
+        for statement in statements:
+            with pytest.raises(mw.ReopenError) as raised:
+                values(ctx, statement)
+            parts = f"registered with {registered}", f"transaction reads it with {read}"
+            assert all(part in str(raised.value) for part in parts), statement
+
+    mw.sql(ctx, "BEGIN")
+    values(ctx, "SELECT * FROM journal")
+    mw.open_table(uri).add_columns({"at": "CAST(NULL AS BIGINT)"})
+    mw.register(ctx, "journal", mw.open_table(uri))
+    errors(new, old)
+    mw.sql(ctx, "ROLLBACK")
+    mw.sql(ctx, "BEGIN")
+    assert values(ctx, "SELECT id, text, at FROM journal") == []
+    mw.sql(ctx, "ROLLBACK")
+    mw.open_table(uri).drop_columns(["text"])
+    mw.sql(ctx, "BEGIN")
+    errors(new, ["id", "at"])
+
+
 def test_an_actor_is_recorded_for_each_statement(
     tables: dict[str, mw.Table], ctx: mw.SessionContext
 ) -> None:

@@ -138,7 +138,7 @@ def target_of(
         check_table(ctx, reference.text)
         return None
     check_names(ctx)
-    check_columns(registered)
+    check_columns(ctx, registered)
     if any(past.after == reference.end for past in statement.sql.pasts):
         message = "the past of a table can't be changed: table.restore(...) goes back to it"
         raise statement.unsupported(message, reference.end + 1)

@@ -194,7 +194,7 @@ def _planned(
             level = max(levels[state], key=CONSISTENCIES.index)
             columns = strong.get(name, columns)
             if name not in strong:
-                check_columns(registration)
+                check_columns(ctx, registration)
         if (name, moment) not in pinned.tables:
             if moment is not None:
                 table = moment.of(table)

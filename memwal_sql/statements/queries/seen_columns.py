@@ -15,11 +15,12 @@ from memwal_sql.session.table_functions import Registered, TableName, search_fun
 ColumnsChanged = Callable[[pa.Schema], MemWalError]
 
 
-def check_columns(registration: Registered) -> None:
+def check_columns(ctx: datafusion.SessionContext, registration: Registered) -> None:
     """Raise ReopenError if a table is known to have other columns than the session sees."""
     now = registration.table.schema
     if not now.equals(registration.columns):
-        raise other_columns(registration.name, registration.columns, now)
+        inside = search_functions(ctx).slot.open is not None
+        raise other_columns(registration.name, registration.columns, now, inside=inside)
 
 
 def columns_changed(
@@ -27,11 +28,12 @@ def columns_changed(
 ) -> MemWalError:
     """The error of a statement that was made for the columns `then`: a RetryError if the session
     sees other columns meanwhile, as the statement works with those when it runs again."""
-    registration = search_functions(ctx).registered(name, ctx)
+    functions = search_functions(ctx)
+    registration = functions.registered(name, ctx)
     if registration is None:
         return ReopenError(f"{'.'.join(name)} was taken out of the session: register it again")
     if registration.mounted is not None and registration.columns.equals(then):
-        return other_columns(registration.name, then, now)
+        return other_columns(registration.name, then, now, inside=functions.slot.open is not None)
     return RetryError(
         "the columns of the table have just changed: nothing was written, run the statement again"
     )
