@@ -39,7 +39,7 @@ from memwal_sql.statements.queries.planning import (
     scalars,
 )
 from memwal_sql.statements.queries.query_frames import query_frame
-from memwal_sql.statements.queries.settings import check_catalog, run_variable
+from memwal_sql.statements.queries.settings import check_catalog, check_setting, run_variable
 from memwal_sql.statements.transactions import (
     check_inside,
     open_transaction,
@@ -162,6 +162,7 @@ def _answered(
         remedy = f": ctx.sql(...) runs {word} on others" if word in _PLAIN_CHANGES else ""
         raise UnsupportedError(f"mw.sql changes rows of MemWAL tables only{remedy}")
     parsed_query(parser_of(ctx), statement.source)  # refuses text that nests too deep
+    check_setting(statement)
     others = planned(ctx, statement.sql.part.text, parameters, options_of(allowed))
     if others.schema().names:
         return others

@@ -135,6 +135,9 @@ def test_serializable_calls_of_a_writer(table: mw.Table) -> None:
         ),
         ("SET memwal.isolation 'snapshot'", "Expected: equals sign or TO"),
         ("SET memwal.isolation =", "Expected: variable value"),
+        ("SET memwal.actor = 5", "as a word or in quotes: SET memwal.actor = 'loader', at line 1"),
+        ("set memwal . actor TO a.b", "as a word or in quotes: SET memwal.actor = 'loader'"),
+        ("SET memwal.actor = 'a', 'b'", "as a word or in quotes: SET memwal.actor = 'loader'"),
     ],
 )
 def test_other_levels_are_refused(

@@ -297,8 +297,10 @@ def test_an_actor_is_recorded_for_each_statement(
 ) -> None:
     mw.sql(ctx, "INSERT INTO journal VALUES (1, 'nobody')")  # one region: a plain entry
     assert mw.history(*tables.values()).num_rows == 0
-    mw.sql(ctx, "SET memwal.actor = 'ana'")
-    assert values(ctx, "SHOW memwal.actor") == [("memwal.actor", "ana")]
+    for value in ("= 'ana'", "TO 'ana'", "= ana", "TO ana", '= "ana"'):
+        mw.sql(ctx, "RESET memwal.actor")
+        mw.sql(ctx, f"SET memwal.actor {value}")
+        assert values(ctx, "SHOW memwal.actor") == [("memwal.actor", "ana")]
     statements = [
         "INSERT INTO journal VALUES (2, 'x'), (3, 'y')",
         "UPDATE accounts SET n = 0 WHERE id = 1",

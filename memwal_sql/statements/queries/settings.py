@@ -1,5 +1,6 @@
 """SET, SHOW and RESET of the settings that this package adds to a session."""
 
+import re
 from typing import cast
 
 import datafusion
@@ -14,6 +15,7 @@ from memwal_sql.write.statement import SNAPSHOT, Isolation, check_isolation
 _ISOLATION, _ACTOR = "memwal.isolation", "memwal.actor"
 _CATALOG, _SCHEMA = "datafusion", "public"
 _DIALECT = "datafusion.sql_parser.dialect"
+_SET = re.compile(r"SET\s+memwal\s*\.", re.IGNORECASE)
 _DEFAULTS = ("datafusion.catalog.default_catalog", "datafusion.catalog.default_schema")
 
 
@@ -60,3 +62,11 @@ def run_variable(
         check_isolation(level)
         session.isolation = cast(Isolation, level)
     return pa.table({})
+
+
+def check_setting(statement: Statement) -> None:
+    """Raise InvalidCallError for SET of a variable of this package in a form that is not read."""
+    part = statement.sql.part
+    if statement.sql.word == "SET" and _SET.match(part.text):
+        message = f"write the value as a word or in quotes: SET {_ACTOR} = 'loader'"
+        raise statement.error(message, part.start)
