@@ -85,6 +85,7 @@ class OpenTransaction:
         self._clock, self._deadline = clock, clock() + timeout_s
         self._timeout_s = timeout_s
         self._over = False
+        self._expired = False
         self._lock = Lock()
         self._joined: list[Joined] = []
         self._joined = self._join(tables)
@@ -103,6 +104,8 @@ class OpenTransaction:
         if table.newest_of is None:
             return table
         with self._lock:
+            if self._expired or not self._over:
+                self._check_open()
             for joined in self._joined:
                 if joined.table.context.identity == table.context.identity:
                     return joined.inside
@@ -185,13 +188,14 @@ class OpenTransaction:
         if self.committed:
             given = "" if self._id is None else f" {self._id}, which tx.committed tells"
             raise InvalidCallError(f"the transaction{given} is committed: begin another one")
-        if self._over:
+        if self._over and not self._expired:
             raise InvalidCallError("the transaction is over: begin another one")
         if self._clock() > self._deadline:
+            self._expired = True
             self.rollback()
             raise ConflictError(
                 f"the transaction took longer than {self._timeout_s} s (timeout_s): nothing was "
-                "written, run it again"
+                "written: ROLLBACK, and run all of it again"
             )
 
     def __enter__(self) -> Self:

@@ -12,6 +12,9 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.read.snapshots import SnapshotCollector
+from memwal_sql.session.table_functions import search_functions
+from memwal_sql.storage.objects.concurrent import seconds
+from memwal_sql.transaction.handle import OpenTransaction
 from tests.model.process import as_another_process
 from tests.statements.test_corpus import entries, shown
 from tests.transactions.test_transaction import ACCOUNTS, JOURNAL
@@ -262,6 +265,26 @@ def test_catalogs_and_two_names_of_one_table(tables: dict[str, mw.Table]) -> Non
     mw.sql(session, "INSERT INTO bank.public.journal VALUES (1, 'x')")
     mw.sql(session, "COMMIT")
     assert others(tables, "accounts")[0] == (1, 2) and others(tables, "journal") == [(1, "x")]
+
+
+def test_each_statement_after_the_time_is_over_asks_for_rollback(
+    tables: dict[str, mw.Table], ctx: mw.SessionContext
+) -> None:
+    mw.sql(ctx, "BEGIN")
+    mw.sql(ctx, "UPDATE accounts SET n = 0")
+    transaction = search_functions(ctx).slot.open
+    assert isinstance(transaction, OpenTransaction)
+    transaction._clock = lambda: seconds() + 61
+    for _ in range(2):
+        for statement in ("SELECT * FROM accounts", "INSERT INTO journal VALUES (1, 'x')"):
+            with pytest.raises(mw.ConflictError, match=r"60\.0 s.*written: ROLLBACK, and run all"):
+                values(ctx, statement)
+        with pytest.raises(mw.InvalidCallError, match="is open: COMMIT or ROLLBACK ends it"):
+            mw.sql(ctx, "BEGIN")
+    mw.sql(ctx, "ROLLBACK")
+    mw.sql(ctx, "BEGIN")
+    assert values(ctx, "SELECT sum(n) FROM accounts") == [(300,)]
+    mw.sql(ctx, "COMMIT")
 
 
 def test_changed_columns_are_named_as_the_session_and_the_transaction_have_them(
