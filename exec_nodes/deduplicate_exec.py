@@ -10,6 +10,7 @@ import pyarrow as pa
 import memwal_native
 from exec_nodes.arrow.filter_rows import keep_rows, live_rows
 from exec_nodes.base.columns import ROW_ADDRESS, SOURCE
+from exec_nodes.base.lazy import lazy_property
 from exec_nodes.liveness.stale_sets import PlanStale
 from exec_nodes.node import Statistics
 from exec_nodes.unary_node import UnaryNode
@@ -30,7 +31,7 @@ class DeduplicateExec(UnaryNode):
     primary_key: tuple[str, ...]
     limit: int | None = None
 
-    @property
+    @lazy_property
     def schema(self) -> pa.Schema:
         """The child's columns without the internal ones."""
         return pa.schema([f for f in self.child.schema if f.name not in (ROW_ADDRESS, SOURCE)])

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 
 from exec_nodes.arrow.filter_rows import keep_rows, other_rows
 from exec_nodes.base.columns import ROW_ADDRESS, ROW_ADDRESS_FIELD, SOURCE_FIELD, Filter
+from exec_nodes.base.lazy import lazy_property
 from exec_nodes.explain.labels import conditions, source_label
 from exec_nodes.keys.keys import key_column
 from exec_nodes.liveness.base_join import BaseMatch
 from exec_nodes.liveness.stale_sets import PlanStale
 from exec_nodes.node import Node, ResidentPart, Statistics
+from exec_nodes.sources.memory_scan import scan_table
 from exec_nodes.sources.source import Source
 
 
@@ -25,7 +28,8 @@ class ScanExec(Node):
 
     Yields `output`'s columns, `_rowaddr` (uint64, where the row is in its source) and `_source`
     (int32, the source's ordinal in the plan). Stale rows are among them, for DeduplicateExec to
-    drop, which is why a limit is raised here by their number. The first scan of the whole base
+    drop, which is why a limit is raised here by their number. Rows that meet the filters have keys
+    within `span`, from its first number to its second. The first scan of the whole base
     table finds out on its way which they are (`stale.learner`), and leaves them out itself.
     """
 
@@ -35,8 +39,9 @@ class ScanExec(Node):
     filters: tuple[Filter, ...]
     limit: int | None
     stale: PlanStale
+    span: tuple[int, int] | None = None
 
-    @property
+    @lazy_property
     def schema(self) -> pa.Schema:
         """The output columns, `_rowaddr`, `_source`."""
         return self.output.append(ROW_ADDRESS_FIELD).append(SOURCE_FIELD)
@@ -62,7 +67,7 @@ class ScanExec(Node):
         learns = self.source is self.stale.base and self.stale.learner is not None
         if learns or not (self.output.names or native) or len(native) < len(self.filters):
             return None
-        tables = self.source.resident(self.output.names, self.filters, partition)
+        tables = self.source.resident(self.output.names, self.filters, partition, self.span)
         if tables is None:
             return None
         counts = self.metrics.native_stream()
@@ -79,10 +84,16 @@ class ScanExec(Node):
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _rows(self, partition: int) -> Iterator[pa.RecordBatch]:
-        limit = self.limit
+        names, limit = self.output.names, self.limit
+        if limit is None and self.span is not None and (names or self.filters):
+            tables = self.source.resident(names, self.filters, partition, self.span)
+            if tables is not None:
+                return chain.from_iterable(
+                    scan_table(*rows, names, self.filters, None) for rows in tables
+                )
         if limit is not None:
             limit += len(self.stale.compute()[self.ordinal])
-        return self.source.scan(self.output.names, self.filters, limit, partition)
+        return self.source.scan(names, self.filters, limit, partition)
 
     def _learning(self, partition: int, learner: BaseMatch) -> Iterator[pa.RecordBatch]:
         output = [*self.output.names, ROW_ADDRESS]

@@ -22,7 +22,7 @@ from exec_nodes.sources.source import Source
 from exec_nodes.take_last_exec import TakeLastExec
 from exec_nodes.union_exec import UnionExec
 from planner.model import Query, RegionSources, Snapshot
-from planner.predicates.tuple_domain import key_equalities
+from planner.predicates.tuple_domain import key_equalities, key_span
 
 # Beyond this many keys one scan with the condition pushed into every source is the better plan.
 MAX_LOOKUP_KEYS = 8
@@ -81,9 +81,11 @@ def plan_scan(query: Query, snapshot: Snapshot, stale_sets: StaleSets = STALE_SE
     columns = tuple(dict.fromkeys([*query.columns, *inputs]))
     whole = not query.filters and query.limit is None
     stale = PlanStale(snapshot.base, regions, stale_sets, columns, snapshot.masks, whole)
+    predicates = [condition.predicate for condition in query.filters]
+    span = key_span(predicates, snapshot.info.primary_key, schema)
     scans = tuple(
         [
-            ScanExec(source, ordinal, output, query.filters, query.limit, stale)
+            ScanExec(source, ordinal, output, query.filters, query.limit, stale, span)
             for ordinal, source in enumerate(stale.sources)
         ]
     )

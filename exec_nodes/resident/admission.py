@@ -8,7 +8,7 @@ _MIB = 1024 * 1024
 
 
 class Admission(Thresholds):
-    """All but `evaluated` are in bytes.
+    """All but `evaluated` and `taken` are in bytes.
 
     The number of bytes whose reading a resident artefact would have saved a query
     (`ResidentStore.pays`): a `lookup` of a key takes 0.25 ms less than by btree, and reading and
@@ -18,7 +18,8 @@ class Admission(Thresholds):
     The part that a version has more than a resident one is read `inline`, by the first query that
     needs it, up to this size. Columns of a source that are as `small` are read whole: the fixed
     cost of a Lance scan outweighs it. Conditions over so many rows are `evaluated` in memory in no
-    more time than Lance takes to look into an index (some 4 ms).
+    more time than Lance takes to look into an index (some 4 ms). To take a row by its address costs
+    as much as to scan `taken` rows.
     """
 
     lookup = 10_000 * 16
@@ -27,3 +28,4 @@ class Admission(Thresholds):
     inline = 8 * _MIB
     small = 4 * _MIB
     evaluated = 2_000_000
+    taken = 16

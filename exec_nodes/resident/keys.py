@@ -27,16 +27,20 @@ _SIGN = 1 << 63
 
 @dataclass(frozen=True)
 class SortedKeys:
-    """Integer keys in ascending order, equal ones by address, and where each is. Keys are kept as
-    `ordered` has them."""
+    """Integer keys in ascending order, equal ones by address, and where each is.
+
+    Attributes:
+        keys: as `ordered` has them.
+        offset: what that has subtracted.
+    """
 
     keys: npt.NDArray[np.int64]
     addresses: RowAddresses
-    unsigned: bool
+    offset: int
 
     def find(self, key: Any) -> Iterator[int]:
         """The positions of rows with a key, the last one first."""
-        value = np.int64(key - _SIGN if self.unsigned else key)
+        value = np.int64(key - self.offset)
         at = int(self.keys.searchsorted(value, side="right")) - 1
         while at >= 0 and self.keys[at] == value:
             yield int(self.addresses[at])
@@ -46,6 +50,14 @@ class SortedKeys:
         """The addresses of the rows of keys, which are `ordered` and ascend."""
         places = np.frombuffer(memwal_native.places_of(self.keys, keys), np.int64)
         return self.addresses[places]
+
+    def within(self, low: int, high: int) -> RowAddresses:
+        """The addresses of the rows with keys from `low` to `high`."""
+        low, high = max(low - self.offset, -_SIGN), min(high - self.offset, _SIGN - 1)
+        if low > high:
+            return self.addresses[:0]
+        start = int(self.keys.searchsorted(np.int64(low)))
+        return self.addresses[start : int(self.keys.searchsorted(np.int64(high), side="right"))]
 
 
 def ordered(keys: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
@@ -67,11 +79,11 @@ class KeyReader:
         values = every_value(self.dataset, self.column, fragments)
         column = one_array(plain(pa.chunked_array(values, self.column.type)))
         keys, addresses = ordered(column.to_numpy()), all_addresses(fragments)
-        unsigned = pa.types.is_uint64(column.type)
+        offset = _SIGN if pa.types.is_uint64(column.type) else 0
         if (keys[1:] > keys[:-1]).all():
-            return SortedKeys(keys, addresses, unsigned)
+            return SortedKeys(keys, addresses, offset)
         order = np.argsort(keys, kind="stable")
-        return SortedKeys(keys[order], addresses[order], unsigned)
+        return SortedKeys(keys[order], addresses[order], offset)
 
     def nbytes(self, value: SortedKeys) -> int:
         return int(value.keys.nbytes + value.addresses.nbytes)
@@ -131,6 +143,21 @@ class KeyLookups:
             addresses = run.run.value.find_all(ascending)
             rows.append(addresses[self._rows.live(addresses, run.fragments)])
         return np.sort(np.concatenate(rows))
+
+    def within(self, low: int, high: int) -> RowAddresses | None:
+        """The sorted addresses of the rows with keys from `low` to `high`, by keys in memory; None
+        if not all are there, or if so many rows are better scanned."""
+        if not self._readable:
+            return None
+        coverage = self._runs.read(self._reader, Admission.lookup)
+        if coverage.unread:
+            return None
+        spans = [run.run.value.within(low, high) for run in coverage.runs]
+        if sum(map(len, spans)) * Admission.taken > self._runs.rows:
+            return None
+        pairs = zip(spans, coverage.runs, strict=True)
+        rows = [span[self._rows.live(span, run.fragments)] for span, run in pairs]
+        return np.sort(np.concatenate([np.empty(0, np.uint64), *rows]))
 
     def extend(self) -> None:
         """Read the missing keys, if keys of any version are kept."""

@@ -255,16 +255,40 @@ class LanceSource(LanceVersion):
             )
 
     def resident(
-        self, columns: Sequence[str], filters: Sequence[Filter], part: int
+        self,
+        columns: Sequence[str],
+        filters: Sequence[Filter],
+        part: int,
+        span: tuple[int, int] | None = None,
     ) -> Sequence[tuple[pa.Table, RowAddresses]] | None:
         names = columns_read(columns, filters)
         with lance_errors(self.name, self.place):
             if self._is_small(names):
                 table, addresses = self._decoded(names)
                 return [(table.select(names), addresses)]
-            if not self._kept.ids.keys() >= set(names) or self._finds(filters):
+            if not self._kept.ids.keys() >= set(names):
                 return None
+            some = None if span is None else self._within(span, names, part)
+            if some is not None or self._finds(filters):
+                return some
             return self._rows.resident(self._groups[part], self._schema_of(names))
+
+    def _within(
+        self, span: tuple[int, int], names: Sequence[str], part: int
+    ) -> list[tuple[pa.Table, RowAddresses]] | None:
+        """The rows of a part whose keys are within a short span, if keys and columns are in
+        memory."""
+        if self._fragments is not None or not self._kept.ids.keys() >= set(self._info.primary_key):
+            return None
+        rows = self._lookups.within(*span)
+        if rows is None:
+            return None
+        if self.parts > 1:
+            rows = rows[within(rows, [fragment.fragment_id for fragment in self._groups[part]])]
+        if not len(rows):
+            return []
+        table = self._rows.take(rows, self._schema_of(names))
+        return None if table is None else [(table, rows)]
 
     def _kept_batches(
         self, names: Sequence[str], filters: Sequence[Filter], part: int

@@ -102,7 +102,11 @@ class MemTableSource:
         yield from scan_table(table, addresses, columns, filters, limit)
 
     def resident(
-        self, columns: Sequence[str], filters: Sequence[Filter], part: int
+        self,
+        columns: Sequence[str],
+        filters: Sequence[Filter],
+        part: int,
+        span: tuple[int, int] | None = None,
     ) -> Sequence[tuple[pa.Table, RowAddresses]]:
         return [(self._table.select(columns_read(columns, filters)), self._addresses)]
 

@@ -139,11 +139,16 @@ class Source(Protocol):
         """
 
     def resident(
-        self, columns: Sequence[str], filters: Sequence[Filter], part: int
+        self,
+        columns: Sequence[str],
+        filters: Sequence[Filter],
+        part: int,
+        span: tuple[int, int] | None = None,
     ) -> Sequence[tuple[pa.Table, RowAddresses]] | None:
-        """All rows of one part and their addresses, ascending: `columns`, then others that the
+        """The rows of one part and their addresses, ascending: `columns`, then others that the
         filters read, at least one in all. None where they are not in memory, or where `scan` finds
-        those that match by an index."""
+        those that match by an index. Rows whose key is not within `span` may be left out: keys are
+        integers or times then, and count the column's units."""
 
     def keys(self) -> SourceKeys:
         """Every key held; cached where it fits."""

@@ -15,6 +15,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from exec_nodes.arrow.arrays import is_text
+from exec_nodes.keys.keys import is_integral
 from planner.predicates.domain import (
     ANYTHING,
     NOT_NULL,
@@ -248,6 +249,23 @@ def key_equalities(
             return None
         keys.update(dict.fromkeys(itertools.product(*columns)))
     return list(keys) or None
+
+
+def key_span(
+    filters: Sequence[Predicate], primary_key: Sequence[str], schema: pa.Schema
+) -> tuple[int, int] | None:
+    """The least and the highest key that a row kept by all `filters` can have, in the unit of the
+    column; None without bounds, and where the key is not one column of integers or times."""
+    if not filters or len(primary_key) > 1 or not is_integral(schema.field(primary_key[0]).type):
+        return None
+    bounds: list[tuple[int | None, int | None]] = []
+    for domains in tuple_domains(And(tuple(filters)), schema, primary_key):
+        domain = domain_in(domains, primary_key[0])
+        bounds += [(point, point) for point in domain.points]
+        bounds += [(interval.low, interval.high) for interval in domain.intervals]
+    lows = [low for low, _ in bounds if low is not None]
+    highs = [high for _, high in bounds if high is not None]
+    return (min(lows), max(highs)) if len(lows) == len(highs) == len(bounds) > 0 else None
 
 
 def _values(domains: TupleDomain, column: str, schema: pa.Schema) -> list[object] | None:

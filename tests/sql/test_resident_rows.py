@@ -34,6 +34,8 @@ CONDITIONS = (
     "name IN ('n1', 'n5') OR val IS NULL",
     "NOT flag",
     "id BETWEEN 100 AND 150",
+    "id BETWEEN 100 AND 115",
+    "id > 20 AND id <= 30 AND flag OR id = 24",
     "val > 2",
     "name LIKE 'n%' AND id > 20",
 )

@@ -157,6 +157,13 @@ def test_many_keys_are_found_among_sorted_ones(tmp_path: Path, spread: str) -> N
                 if key in asked
             ]
             assert rows.tolist() == sorted(expected), (kind, sought)
+        pairs = sorted(zip(own, stored["_rowaddr"].to_pylist(), strict=True))
+        for low in (own[0] - 1, own[0], own[-1], 1 - 2**63, 0):
+            for high in (low, low + 5, low + 60, 2**64):
+                expected = sorted(address for key, address in pairs if low <= key <= high)
+                rows = read(dataset).within(low, high)
+                many = len(expected) * Admission.taken > len(own)
+                assert (None if rows is None else rows.tolist()) == (None if many else expected)
 
 
 def _whole(kind: pa.DataType) -> pa.DataType:
