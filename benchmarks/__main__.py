@@ -27,6 +27,7 @@ from benchmarks.support.result import Result, print_report, write_json
 from benchmarks.support.sizes import FULL, SMALL
 from benchmarks.support.workspace import Workspace
 from benchmarks.vector_search import vector_search
+from benchmarks.warm_sql import warm_sql
 from benchmarks.writes import durable_upserts, sustained_upserts, upserts_beside_work
 from benchmarks.ycsb import ycsb
 
@@ -42,6 +43,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "get-one": get_one,
     "get-many": get_many,
     "sql-lookup": sql_lookup,
+    "warm-sql": warm_sql,
     "durable-upserts": durable_upserts,
     "upserts-beside-work": upserts_beside_work,
     "sustained-upserts": sustained_upserts,

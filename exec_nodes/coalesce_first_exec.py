@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from exec_nodes.base.columns import TOMBSTONE
 from exec_nodes.base.errors import InvalidCallError
-from exec_nodes.base.lazy import lazy_property
 from exec_nodes.node import Node, Statistics
 
 
@@ -28,7 +27,7 @@ class CoalesceFirstExec(Node):
         if not self.inputs:
             raise InvalidCallError("a CoalesceFirstExec needs at least one input")
 
-    @lazy_property
+    @property
     def schema(self) -> pa.Schema:
         """The inputs' columns without `_tombstone`."""
         return pa.schema([f for f in self.inputs[0].schema if f.name != TOMBSTONE])

@@ -51,7 +51,7 @@ class ScanExec(Node):
         """The source's parts."""
         return self.source.parts
 
-    @property
+    @lazy_property
     def statistics(self) -> Statistics:
         """The source's rows; exact without filter and limit."""
         exact = not self.filters and self.limit is None

@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from exec_nodes.arrow.ffi_alignment import aligned
 from exec_nodes.base.columns import TOMBSTONE_FIELD
-from exec_nodes.base.lazy import lazy_property
 from exec_nodes.explain.labels import source_label
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.node import Node, Statistics
@@ -30,7 +29,7 @@ class TakeLastExec(Node):
     condition: str
     output: pa.Schema
 
-    @lazy_property
+    @property
     def schema(self) -> pa.Schema:
         """The output columns and `_tombstone`."""
         return self.output.append(TOMBSTONE_FIELD)

@@ -81,8 +81,9 @@ def plan_scan(query: Query, snapshot: Snapshot, stale_sets: StaleSets = STALE_SE
     columns = tuple(dict.fromkeys([*query.columns, *inputs]))
     whole = not query.filters and query.limit is None
     stale = PlanStale(snapshot.base, regions, stale_sets, columns, snapshot.masks, whole)
-    predicates = [condition.predicate for condition in query.filters]
-    span = key_span(predicates, snapshot.info.primary_key, schema)
+    primary_key = snapshot.info.primary_key
+    on_key = [f.predicate for f in query.filters if primary_key[0] in f.columns]
+    span = key_span(on_key, primary_key, schema)
     scans = tuple(
         [
             ScanExec(source, ordinal, output, query.filters, query.limit, stale, span)
@@ -91,7 +92,7 @@ def plan_scan(query: Query, snapshot: Snapshot, stale_sets: StaleSets = STALE_SE
     )
     target = 1 if query.limit is not None else os.cpu_count() or 1
     union = UnionExec(scans, target)
-    return DeduplicateExec(union, stale, snapshot.info.primary_key, query.limit)
+    return DeduplicateExec(union, stale, primary_key, query.limit)
 
 
 def plan_point_lookup(

@@ -46,7 +46,7 @@ class Result:
         ours: our figure, in `unit`.
         baseline: the other's figure in the same unit; None when there is none.
         baseline_name: who the other is; empty when there is none.
-        unit: "ms", "rows/s", "keys/s", "calls/s", "calls", "MB" or "s".
+        unit: "ms", "rows/s", "keys/s", "calls/s", "queries/s", "calls", "MB" or "s".
         reach: the bound; None for a line that is shown for comparison only.
     """
 

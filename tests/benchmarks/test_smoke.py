@@ -25,6 +25,7 @@ QUICK = {
     "sql-lookup",
     "statements",
     "vector-search",
+    "warm-sql",
 }
 
 
