@@ -15,6 +15,7 @@ use futures::Stream;
 use futures::stream::try_unfold;
 use pyo3::types::{PyAnyMethods, PyIterator};
 use tokio::sync::mpsc::{Sender, channel};
+use tokio::task::yield_now;
 
 use crate::host::runtime::runtime;
 use crate::mount::held::Held;
@@ -56,7 +57,12 @@ pub fn batches(
     try_unfold((made, parked, None), |(mut made, parked, mut resident)| async move {
         let batch = loop {
             if let Some(batches) = &mut resident {
-                break guarded(|| Batches::next(batches).transpose())?;
+                match guarded(|| Batches::next(batches).transpose())? {
+                    // So that a query of which no row meets the conditions can be cancelled.
+                    Some(batch) if batch.num_rows() == 0 => yield_now().await,
+                    batch => break batch,
+                }
+                continue;
             }
             go_on(&parked)?;
             match made.recv().await.transpose()? {

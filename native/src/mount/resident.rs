@@ -160,7 +160,7 @@ fn batch_rows(rows: &RecordBatch) -> usize {
     (BATCH_BYTES / bytes.max(1)).clamp(1, BATCH_ROWS)
 }
 
-/// Batches without a row are left out.
+/// A batch may have no row.
 pub struct Batches {
     pieces: IntoIter<Piece>,
     piece: Option<Piece>,
@@ -184,10 +184,7 @@ impl Iterator for Batches {
                 self.next = 0;
                 continue;
             }
-            match self.batch() {
-                Ok(batch) if batch.num_rows() == 0 => {}
-                batch => return Some(batch),
-            }
+            return Some(self.batch());
         }
         None
     }
