@@ -117,7 +117,7 @@ def test_a_session_with_other_columns_writes_nothing(table: Any) -> None:
     session = _session(table)
     _run(session, "INSERT INTO t VALUES (1, 'A', 'C')")
     _swap(table.uri)
-    with pytest.raises(ReopenError, match=r"register it again to write \['id', 'c', 'a'\]"):
+    with pytest.raises(ReopenError, match=r"register it again, .*to write \['id', 'c', 'a'\]"):
         _run(session, "INSERT INTO t VALUES (2, 'A', 'C')")
     assert table.get([2]).num_rows == 0
 
