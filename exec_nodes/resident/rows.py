@@ -33,15 +33,6 @@ class ResidentRows:
         """The columns of `schema`, which are stored, and `_rowaddr` of the rows of `fragments`,
         which are one of this many parts of a scan."""
         kept = [self._columns.whole(fragment, schema) for fragment in fragments]
-        yield from self._scan(kept, fragments, parts, schema)
-
-    def _scan(
-        self,
-        kept: Sequence[pa.Table | None],
-        fragments: Sequence[Any],
-        parts: int,
-        schema: pa.Schema,
-    ) -> Batches:
         tables = [table for table in kept if table is not None]
         numbers = hash(tuple(fragment.fragment_id for fragment in fragments))
         work, pays = f"scan of {numbers}", self._columns.pays
@@ -72,18 +63,14 @@ class ResidentRows:
         ]
         return kept if len(kept) == len(tables) else None
 
-    def filtered(self, fragments: Sequence[Any], parts: int, schema: pa.Schema) -> Batches | None:
-        """As `scan`, for a scan with conditions: None while Lance has to apply them, as a column is
-        not kept. All are read in the background once that is worth it and they are expected to
-        fit."""
-        kept = [self._columns.whole(fragment, schema) for fragment in fragments]
-        if None not in kept:
-            return self._scan(kept, fragments, parts, schema)
+    def filtered(self, parts: int, schema: pa.Schema) -> None:
+        """Note that Lance applies conditions in a scan of so many parts, as not all columns of
+        `schema`, which are stored, are kept. Reads them in the background once that is worth it and
+        they are expected to fit."""
         largest = self._columns.largest
         fits = all(row_bytes(pa.schema([field])) * self._count <= largest for field in schema)
         if fits and self._columns.pays("filtered scan", schema.names, 1, 2 * parts):
             in_background(partial(self._columns.keep, self._columns.fragments.values(), schema))
-        return None
 
     def at(self, address: int, schema: pa.Schema) -> pa.Table | None:
         """The columns of `schema`, all stored, of the row at an address, from Lance where they are

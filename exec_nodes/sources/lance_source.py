@@ -46,7 +46,7 @@ from exec_nodes.resident.rows import ResidentRows
 from exec_nodes.resident.store import STORE, Key, ResidentStore
 from exec_nodes.sources.indexed_rows import indexed_rows
 from exec_nodes.sources.lance_version import LanceVersion, LocalCopy
-from exec_nodes.sources.memory_scan import meeting, scan_table
+from exec_nodes.sources.memory_scan import scan_table
 from exec_nodes.sources.source import SourceKeys, merged_addresses
 
 
@@ -225,34 +225,26 @@ class LanceSource(LanceVersion):
         rows, filters = indexed_rows(self, filters)
         names = columns_read(columns, filters)
         with lance_errors(self.name, self.place):
-            if self._is_small(names):
-                table, addresses = self._decoded(names)
-                if rows is not None:
-                    table, addresses = taken(table, addresses.searchsorted(rows)), rows
-                yield from scan_table(table, addresses, columns, filters, limit)
-                return
             if rows is not None:
                 numbers = [fragment.fragment_id for fragment in self._groups[part]]
                 own = rows[within(rows, numbers)] if self.parts > 1 else rows
                 yield from self._scan_at(own, columns, filters, limit)
                 return
-            schema = self._schema_of(columns)
+            tables = self.resident(columns, filters, part)
+            if tables is not None:
+                for table, addresses in tables:
+                    yield from scan_table(table, addresses, columns, filters, limit)
+                return
+            fragments, schema = self._groups[part], self._schema_of(columns)
             if limit is None and names and self._kept.ids.keys() >= set(names):
-                batches = self._kept_batches(names, filters, part)
-                if batches is not None and not filters:
-                    yield from batches  # they have no other columns
+                if not filters:
+                    yield from self._rows.scan(fragments, self.parts, schema)
                     return
-                if batches is not None:
-                    for batch in batches:
-                        met = meeting(filters, batch, [*columns, ROW_ADDRESS])
-                        if met.num_rows:
-                            yield met
-                    return
+                if not self._finds(filters):
+                    self._rows.filtered(self.parts, self._schema_of(names))
             whole = self.parts == 1 and self._fragments is None
-            fragments = None if whole else self._groups[part]
-            yield from scan_dataset(
-                self.dataset, schema, filters, limit, fragments, self._info.schema
-            )
+            some = None if whole else fragments
+            yield from scan_dataset(self.dataset, schema, filters, limit, some, self._info.schema)
 
     def resident(
         self,
@@ -266,7 +258,7 @@ class LanceSource(LanceVersion):
             if self._is_small(names):
                 table, addresses = self._decoded(names)
                 return [(table.select(names), addresses)]
-            if not self._kept.ids.keys() >= set(names):
+            if not names or not self._kept.ids.keys() >= set(names):
                 return None
             some = None if span is None else self._within(span, names, part)
             if some is not None or self._finds(filters):
@@ -289,16 +281,6 @@ class LanceSource(LanceVersion):
             return []
         table = self._rows.take(rows, self._schema_of(names))
         return None if table is None else [(table, rows)]
-
-    def _kept_batches(
-        self, names: Sequence[str], filters: Sequence[Filter], part: int
-    ) -> Iterator[pa.RecordBatch] | None:
-        """All rows of a part from columns in memory, or to be kept there; None where Lance applies
-        the filters: by an index of its own, or as columns are not kept."""
-        fragments, schema = self._groups[part], self._schema_of(names)
-        if not filters:
-            return self._rows.scan(fragments, self.parts, schema)
-        return None if self._finds(filters) else self._rows.filtered(fragments, self.parts, schema)
 
     def _finds(self, filters: Sequence[Filter]) -> bool:
         """Whether Lance finds the rows that meet conditions by an index, in less time than it takes

@@ -8,8 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from exec_nodes.base.columns import ROW_ADDRESS, ROW_ADDRESS_FIELD, Filter, RowAddresses
-
-BATCH_ROWS = 65_536
+from exec_nodes.lance.scan import BATCH_BYTES, MAX_BATCH_ROWS
 
 
 def scan_table(
@@ -22,8 +21,8 @@ def scan_table(
     """Yield `columns` and `_rowaddr` of the rows of `table` that match every filter.
 
     `addresses[i]` is the row address of row i, and there are as many rows as addresses, as a
-    table without columns can't tell. Small chunks are put together into batches of up
-    to `BATCH_ROWS`. With a limit, the stream may end after that many rows.
+    table without columns can't tell. Small chunks are put together. With a limit, the stream may
+    end after that many rows.
     """
     output = [*columns, ROW_ADDRESS]
     inputs = [name for condition in filters for name in condition.columns]
@@ -34,8 +33,9 @@ def scan_table(
         schema=pa.schema([*[table.schema.field(name) for name in needed], ROW_ADDRESS_FIELD]),
     )
     remaining = len(addresses) if limit is None else limit
-    for start in range(0, len(addresses), BATCH_ROWS):
-        for batch in rows.slice(start, BATCH_ROWS).combine_chunks().to_batches():
+    size = min(MAX_BATCH_ROWS, 1 + BATCH_BYTES * len(addresses) // max(1, rows.nbytes))
+    for start in range(0, len(addresses), size):
+        for batch in rows.slice(start, size).combine_chunks().to_batches():
             if remaining <= 0:
                 return
             batch = meeting(filters, batch, output)

@@ -75,5 +75,6 @@ def test_conditions_mean_the_same_in_memory_and_in_lance(
                 patch.object(lance_source, "scan_dataset", wraps=lance_scan) as by_lance,
             ):
                 assert sorted(map(repr, ctx.sql(query).to_pylist())) == expected, query
-        uses_index = evaluated == 10 and ("id B" in condition or "id <" in condition)
-        assert bool(by_lance.called) == uses_index, query
+        uses_index = evaluated == 10 and "id <" in condition
+        if "id B" not in condition:  # by keys in memory, if the columns are there too
+            assert bool(by_lance.called) == uses_index, query
