@@ -59,13 +59,13 @@ class DeduplicateExec(UnaryNode):
         keys = ", ".join(self.primary_key)
         return f"DeduplicateExec: partition_by=[{keys}], order_by=[_gen DESC, _rowaddr DESC]"
 
-    def hand_over(self, partition: int) -> memwal_native.ResidentRows | Iterator[pa.RecordBatch]:
+    def hand_over(self, partition: int) -> memwal_native.ResidentStream | Iterator[pa.RecordBatch]:
         """The live rows, if the child's are resident."""
         parts = self.child.resident(partition)
         if parts is None:
             return self.execute(partition)
         sets, names = self.stale.compute(), self.schema.names
-        rows = memwal_native.ResidentRows(
+        rows = memwal_native.ResidentStream(
             len(names), self.limit, self.child.metrics.native_stream(), self.metrics.native_stream()
         )
         for part in parts:

@@ -156,7 +156,7 @@ class Node(ABC):
         """The rows of one partition, before conditions and liveness, if all are in memory."""
         return None
 
-    def hand_over(self, partition: int) -> memwal_native.ResidentRows | Iterator[pa.RecordBatch]:
+    def hand_over(self, partition: int) -> memwal_native.ResidentStream | Iterator[pa.RecordBatch]:
         """The rows of one partition for a reader that needs no interpreter for rows in memory:
         those, where a node has them, or else what `execute` yields."""
         return self.execute(partition)

@@ -84,7 +84,7 @@ class StreamCounts:
     @property
     def stale(self) -> int: ...
 
-class ResidentRows:
+class ResidentStream:
     """The rows of one partition of a node: the live rows of some sources that meet conditions."""
 
     def __init__(

@@ -73,11 +73,11 @@ class Watched(Node):
         """As the plan does."""
         return self._run(partition)
 
-    def hand_over(self, partition: int) -> memwal_native.ResidentRows | Iterator[pa.RecordBatch]:
+    def hand_over(self, partition: int) -> memwal_native.ResidentStream | Iterator[pa.RecordBatch]:
         """As the plan does."""
         with self._files():
             rows = self.plan.hand_over(partition)
-        return rows if isinstance(rows, memwal_native.ResidentRows) else self._run(partition)
+        return rows if isinstance(rows, memwal_native.ResidentStream) else self._run(partition)
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
         with self._files():

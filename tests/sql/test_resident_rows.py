@@ -94,7 +94,7 @@ def handed_over(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[bool]]:
 
     def counted(node: DeduplicateExec, partition: int) -> object:
         rows = original(node, partition)
-        kinds[isinstance(rows, memwal_native.ResidentRows)] += 1
+        kinds[isinstance(rows, memwal_native.ResidentStream)] += 1
         return rows
 
     monkeypatch.setattr(DeduplicateExec, "hand_over", counted)
@@ -146,3 +146,16 @@ def test_a_limit_ends_the_stream(tmp_path: Path, limit: int, handed_over: Counte
         rows = session.sql(f"SELECT id FROM t LIMIT {limit}").to_arrow_table()
     assert len(set(rows["id"].to_pylist())) == min(limit, 200)
     assert handed_over[True] == (limit > 0)
+
+
+def test_rows_of_a_slice_come_in_one_batch(tmp_path: Path) -> None:
+    table = mw.create_table(str(tmp_path / "t"), SCHEMA, "id")
+    session = SessionContext()
+    mw.register(session, "t", table)
+    names = pa.array(["x" * 1000] * KEYS)
+    rows = _rows(Random(0), KEYS).set_column(2, "name", names)
+    with table.writer() as writer:
+        for start in (KEYS - 5, 0):
+            writer.upsert(rows.slice(start, 5))
+            batches = session.sql("SELECT name FROM t").collect()
+            assert [batch.num_rows for batch in batches] == [5 if start else 10]

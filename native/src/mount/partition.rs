@@ -19,7 +19,7 @@ use tokio::task::yield_now;
 
 use crate::host::runtime::runtime;
 use crate::mount::held::Held;
-use crate::mount::resident::{Batches, ResidentRows};
+use crate::mount::resident::{Batches, ResidentStream};
 use crate::python::arrow_bridge::batch_from_python;
 use crate::python::errors::{guarded, with_python};
 
@@ -117,7 +117,7 @@ impl Producer {
                 Some(batches) => batches.into_bound(py),
                 None => {
                     let rows = self.node.bind(py).call_method1("hand_over", (self.partition,))?;
-                    if let Ok(resident) = rows.cast::<ResidentRows>() {
+                    if let Ok(resident) = rows.cast::<ResidentStream>() {
                         let batches = resident.borrow_mut().take(Arc::clone(&self.schema));
                         return Ok(Some(Made::Resident(batches)));
                     }

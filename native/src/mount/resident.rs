@@ -94,7 +94,7 @@ struct Piece {
 /// The rows of one partition of a node: the live rows of some sources that meet conditions, in
 /// batches, and no more than `limit`.
 #[pyclass(module = "memwal_native")]
-pub struct ResidentRows {
+pub struct ResidentStream {
     columns: usize,
     limit: Option<usize>,
     pieces: Vec<Piece>,
@@ -104,7 +104,7 @@ pub struct ResidentRows {
 }
 
 #[pymethods]
-impl ResidentRows {
+impl ResidentStream {
     #[new]
     fn new(
         columns: usize,
@@ -139,7 +139,7 @@ impl ResidentRows {
     }
 }
 
-impl ResidentRows {
+impl ResidentStream {
     /// The rows as batches of `schema`, and none here any more.
     pub fn take(&mut self, schema: SchemaRef) -> Batches {
         Batches {
@@ -156,8 +156,10 @@ impl ResidentRows {
 }
 
 fn batch_rows(rows: &RecordBatch) -> usize {
-    let bytes = rows.get_array_memory_size() / rows.num_rows().max(1);
-    (BATCH_BYTES / bytes.max(1)).clamp(1, BATCH_ROWS)
+    // Of a slice, without the rest of the buffers.
+    let sizes = rows.columns().iter().map(|column| column.to_data().get_slice_memory_size());
+    let bytes: usize = sizes.map(|size| size.unwrap_or(0)).sum();
+    (BATCH_BYTES / (bytes / rows.num_rows().max(1)).max(1)).clamp(1, BATCH_ROWS)
 }
 
 /// A batch may have no row.
