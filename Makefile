@@ -72,7 +72,7 @@ docs: $(DOCS_VENV)/.installed ## Build the manual as a site into build/docs (nee
 	@NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --quiet --strict
 	@echo "build/docs/index.html"
 
-bench: setup ## Measure against plain and native Lance (some minutes)
+bench: setup ## Measure against plain and native Lance (half an hour)
 	@$(BIN)/python -m benchmarks
 
 bench-s3: setup ## Count requests and rounds on an S3 server (some minutes; with Go, versitygw)
