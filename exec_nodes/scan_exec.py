@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +16,6 @@ from exec_nodes.keys.keys import key_column
 from exec_nodes.liveness.base_join import BaseMatch
 from exec_nodes.liveness.stale_sets import PlanStale
 from exec_nodes.node import Node, ResidentPart, Statistics
-from exec_nodes.sources.memory_scan import scan_table
 from exec_nodes.sources.source import Source
 
 
@@ -84,16 +82,10 @@ class ScanExec(Node):
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _rows(self, partition: int) -> Iterator[pa.RecordBatch]:
-        names, limit = self.output.names, self.limit
-        if limit is None and self.span is not None and (names or self.filters):
-            tables = self.source.resident(names, self.filters, partition, self.span)
-            if tables is not None:
-                return chain.from_iterable(
-                    scan_table(*rows, names, self.filters, None) for rows in tables
-                )
+        limit = self.limit
         if limit is not None:
             limit += len(self.stale.compute()[self.ordinal])
-        return self.source.scan(names, self.filters, limit, partition)
+        return self.source.scan(self.output.names, self.filters, limit, partition)
 
     def _learning(self, partition: int, learner: BaseMatch) -> Iterator[pa.RecordBatch]:
         output = [*self.output.names, ROW_ADDRESS]

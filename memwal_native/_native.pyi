@@ -1,6 +1,6 @@
 """The native library: mounts Python plans in DataFusion. Built from native/."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, Self, TypeAlias
 
 import datafusion
@@ -102,6 +102,9 @@ class ResidentStream:
     ) -> None:
         """Add rows of a source, counted for the node that reads it: the columns of the output, then
         others that the conditions read."""
+
+    def batches(self, schema: pa.Schema) -> Iterator[object]:
+        """The rows as objects with `__arrow_c_array__`; none are left."""
 
 class MountedTable:
     """What `SessionContext.register_table` takes, over a Python provider."""

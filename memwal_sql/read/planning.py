@@ -101,7 +101,12 @@ def watched(node: Node, snapshot: Snapshot) -> Node:
 
 def batches(node: Node) -> Iterator[pa.RecordBatch]:
     """The rows of a plan, partition by partition."""
-    return (batch for part in range(node.partitions) for batch in node.execute(part))
+    for part in range(node.partitions):
+        rows = node.hand_over(part)
+        if isinstance(rows, memwal_native.ResidentStream):
+            yield from map(pa.record_batch, rows.batches(node.schema))
+        else:
+            yield from rows
 
 
 def stream(node: Node, limit: int | None = None) -> pa.RecordBatchReader:

@@ -23,6 +23,7 @@ fn memwal_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("DATAFUSION_MAJOR", datafusion_ffi::version())?;
     module.add_class::<mount::mounted_table::MountedTable>()?;
     module.add_class::<mount::resident::ResidentStream>()?;
+    module.add_class::<mount::resident::ResidentBatches>()?;
     module.add_class::<mount::resident::StreamCounts>()?;
     module.add_function(wrap_pyfunction!(mount::ffi_table::quick_tables, module)?)?;
     module.add_class::<filters::predicate::Predicate>()?;

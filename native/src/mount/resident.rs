@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use std::vec::IntoIter;
 
-use arrow::array::{Array, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::array::{Array, BooleanArray, RecordBatch, RecordBatchOptions, StructArray};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::{FilterBuilder, and, prep_null_mask_filter};
 use arrow::datatypes::SchemaRef;
@@ -14,8 +14,8 @@ use datafusion_physical_plan::PhysicalExpr;
 use pyo3::prelude::*;
 
 use crate::filters::predicate::{Predicate, matches};
-use crate::python::arrow_bridge::any_batch_from_python;
-use crate::python::errors::python_error;
+use crate::python::arrow_bridge::{ArrowArray, any_batch_from_python, schema_from_python};
+use crate::python::errors::{guarded, python_error};
 use crate::rows::live::LiveRows;
 
 /// Batches that fit into the processor's caches.
@@ -136,6 +136,29 @@ impl ResidentStream {
             rows,
         });
         Ok(())
+    }
+
+    /// The rows as objects with `__arrow_c_array__`, and none here any more.
+    fn batches(&mut self, schema: &Bound<'_, PyAny>) -> PyResult<ResidentBatches> {
+        Ok(ResidentBatches(self.take(schema_from_python(schema)?)))
+    }
+}
+
+/// The batches of a `ResidentStream`, for Python.
+#[pyclass(module = "memwal_native")]
+pub struct ResidentBatches(Batches);
+
+#[pymethods]
+impl ResidentBatches {
+    fn __iter__(this: Bound<'_, Self>) -> Bound<'_, Self> {
+        this
+    }
+
+    fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<ArrowArray>> {
+        let some = |batch: &Result<RecordBatch>| batch.as_ref().map_or(true, |b| b.num_rows() > 0);
+        let batch = py.detach(|| guarded(|| self.0.find(some).transpose()));
+        let batch = batch.map_err(python_error)?;
+        Ok(batch.map(|batch| ArrowArray(Arc::new(StructArray::from(batch)))))
     }
 }
 
