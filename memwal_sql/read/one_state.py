@@ -52,6 +52,15 @@ def one_state(collectors: Sequence[SnapshotCollector]) -> list[TableState]:
     raise gap_error(gap)
 
 
+def places_now(collector: SnapshotCollector) -> dict[UUID, tuple[int, int]]:
+    """The last WAL position and the writer epoch of each region of a table, now."""
+    read = collector.query("strong", lambda base: collector.read(base, (), strong=True, since={}))
+    return {
+        region.reader.region_id: (region.unflushed.tail.end, region.unflushed.manifest.writer_epoch)
+        for region in read.regions
+    }
+
+
 def check_unmoved(
     collector: SnapshotCollector, ends: Mapping[UUID, int], others: Container[UUID]
 ) -> None:

@@ -12,8 +12,10 @@ import pyarrow as pa
 
 from exec_nodes.keys.keys import key_values
 from memwal_sql.errors import ConflictError, FencedError, UnsupportedError
+from memwal_sql.read.one_state import places_now
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.memtable import memtable_schema
+from memwal_sql.state.open_writers import live_table_writer
 from memwal_sql.storage.objects.concurrent import map_remote
 from memwal_sql.storage.records.transactions import (
     TransactionRecord,
@@ -86,6 +88,10 @@ class _Commit:
         shares = [share for share in map(self._share, self._joined) if not share.is_empty]
         records = Transactions(self._home.store)
         if all(share.rows is None for share in shares):
+            for share in shares:
+                self._check_places(share)
+            if self._serializable:
+                self._check_regions(())
             return self._without_rows(records)
         remote = self._home.store.remote
         writers = map_remote(remote, lambda share: share.open_writer(), shares)
@@ -181,6 +187,18 @@ class _Commit:
                 raise self._written(joined, region.region_id, end, position)
         return cut
 
+    def _check_places(self, share: _Share) -> None:
+        """Raise ConflictError where regions that were to stay have been written or claimed since
+        the beginning. Nobody need be kept from them: all were as they had been at one time."""
+        joined = share.joined
+        writer = live_table_writer(joined.table.context.identity)
+        if writer is not None:
+            writer.sync()  # buffered rows count too
+        for region, (end, epoch) in places_now(joined.table.collector).items():
+            before = joined.ends.get(region, 0), joined.epochs.get(region, 0)
+            if (share.whole or region in share.stays) and (end, epoch) != before:
+                raise self._written(joined, region, before[0], end)
+
     def _check_regions(self, own: Container[UUID]) -> None:
         """Raise ConflictError for a region that was made since the beginning and may have rows of
         the reads. Of two transactions that make regions, one at least finds the other's, as each
@@ -198,8 +216,7 @@ class _Commit:
     ) -> ConflictError:
         return ConflictError(
             f"region {region} of {joined.table.uri} was written or claimed by others since the "
-            "transaction began, when this process had not claimed it: nothing was written, run it "
-            "again",
+            "transaction began: nothing was written, run it again",
             table=joined.table.uri,
             region=region,
             expected=expected,

@@ -204,6 +204,73 @@ def test_buffered_rows_count_for_what_is_expected(fast_folder: Path) -> None:
             tx.expect(table, offsets)
 
 
+def test_a_transaction_that_writes_nothing_commits_if_what_it_rests_on_stays(
+    fast_folder: Path,
+) -> None:
+    """At snapshot isolation reads are of one state, and nothing more was asked for."""
+
+    def elsewhere(table: mw.Table, key: int) -> None:
+        with as_another_process(), mw.open_table(table.uri).writer() as writer:
+            writer.upsert({"id": [key], "n": [5]})
+
+    def expects(tx: mw.Transaction, table: mw.Table) -> None:
+        tx.expect(table, table.change_offsets())
+
+    def gets(tx: mw.Transaction, table: mw.Table) -> None:
+        tx.get(table, [1, 4])
+
+    def scans(tx: mw.Transaction, table: mw.Table) -> None:
+        tx.sql("SELECT sum(n) FROM t").to_pylist()
+
+    # What a transaction does, its isolation, the key that others write, and whether that conflicts.
+    cases = (
+        (expects, "snapshot", None, False),
+        (expects, "snapshot", 2, True),
+        (expects, "snapshot", 3, True),  # a new region
+        (gets, "snapshot", 1, False),
+        (scans, "snapshot", 1, False),
+        (gets, "serializable", None, False),
+        (gets, "serializable", 1, True),
+        (gets, "serializable", 2, False),
+        (gets, "serializable", 4, True),
+        (gets, "serializable", 3, False),
+        (scans, "serializable", 2, True),
+        (scans, "serializable", 3, True),
+    )
+    for number, (does, isolation, key, conflicts) in enumerate(cases):
+        uri = str(fast_folder / str(number) / "t")
+        table, audited = made(uri, "identity(id)"), str(number)
+        tx = mw.transaction(table, isolation=isolation, id=audited)  # type: ignore[arg-type]
+        does(tx, table)
+        if key is not None:
+            elsewhere(table, key)
+        if conflicts:
+            with pytest.raises(mw.ConflictError, match="written or claimed by others") as raised:
+                tx.commit()
+            assert raised.value.table == table.uri, number
+            assert mw.outcome(table, id=audited) == "aborted", number
+        else:
+            assert tx.commit().rows == 0, number
+            assert mw.outcome(table, id=audited) == "committed", number
+        table.close()
+
+
+def test_a_flush_and_a_merge_are_no_conflict_for_a_transaction_that_writes_nothing(
+    fast_folder: Path,
+) -> None:
+    table = made(str(fast_folder / "t"))
+    with table.writer() as writer:
+        writer.upsert({"id": [1, 2], "n": [7, 7]})
+        offsets = table.change_offsets()
+        tx = mw.transaction(table, isolation="serializable")
+        tx.expect(table, offsets)
+        writer.flush()
+        table.merge()
+        assert tx.table(table).count_rows() == 2
+        assert tx.commit().rows == 0
+    table.close()
+
+
 def test_arguments_are_checked(fast_folder: Path) -> None:
     table = made(str(fast_folder / "t"))
     table.checkpoint("c")
