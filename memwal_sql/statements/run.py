@@ -1,6 +1,7 @@
 """`mw.sql`: runs the statements of DataFusion, and those that this package adds."""
 
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any
 
 import datafusion
@@ -19,6 +20,7 @@ from memwal_sql.statements.changes.change import Change
 from memwal_sql.statements.changes.delete import delete, truncate
 from memwal_sql.statements.changes.insert_into import insert
 from memwal_sql.statements.changes.merge_into import merge
+from memwal_sql.statements.changes.reading import Reading
 from memwal_sql.statements.changes.update import update
 from memwal_sql.statements.definitions.alter import altered
 from memwal_sql.statements.definitions.create import created, refuse_view
@@ -136,9 +138,11 @@ def _answered(
     change = _change(ctx, statement)
     if change is not None:
         text = statement.source.original.strip().rstrip(";")
-        described = Description(None, search_functions(ctx).actor, text)
+        session = search_functions(ctx)
+        described = Description(None, session.actor, text)
+        reads = partial(Reading, ctx, parameters, change.target)
         with change.target.same_columns():
-            rows = change.run(ctx, parameters, described)
+            rows = change.run(reads, session.isolation, described)
         if (transaction := open_transaction(ctx)) is not None:
             transaction.note(text)
         return answer(ctx, rows)

@@ -4,22 +4,21 @@ keys."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-import datafusion
 import numpy as np
 import pyarrow as pa
 
 from exec_nodes.keys.keys import KeyBatch
-from memwal_sql.session.table_functions import search_functions
 from memwal_sql.statements.changes.reading import Reading, with_keys
 from memwal_sql.statements.changes.returning import Returning
 from memwal_sql.statements.changes.row_actions import RowAction, keys_of, row_changes
 from memwal_sql.statements.changes.target import Target
 from memwal_sql.write.conditional.resolve import RowChanges
 from memwal_sql.write.coordinator import Description
+
+Reads = Callable[[], Reading]
 
 
 class Change(ABC):
@@ -51,18 +50,13 @@ class Change(ABC):
         """The result without RETURNING, from the kind of change of each row."""
         return {"count": len(kinds)}
 
-    def run(
-        self,
-        ctx: datafusion.SessionContext,
-        parameters: Mapping[str, Any],
-        description: Description,
-    ) -> pa.Table:
+    def run(self, reads: Reads, isolation: str, description: Description) -> pa.Table:
         """Run it durably, or stage it in the session's transaction, and return the rows of
-        RETURNING, or counts."""
+        RETURNING, or counts. Each attempt `reads` in a state of its own."""
         done: list[_Done] = []
 
         def read(keys: pa.Table | None) -> RowChanges:
-            reading = Reading(ctx, parameters, self.target)
+            reading = reads()
             actions = self.actions(reading, keys)
             if keys is None:
                 done.clear()
@@ -77,7 +71,7 @@ class Change(ABC):
             read,
             self.target.columns,
             whole=self.reruns_all,
-            isolation=search_functions(ctx).isolation,
+            isolation=isolation,
             description=description,
         )
         if self.returning is not None:

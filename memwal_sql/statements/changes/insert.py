@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import datafusion
 import numpy as np
 import pyarrow as pa
 
 from exec_nodes.keys.keys import KeyBatch
 from memwal_sql.arguments import quoted
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.statements.changes.change import Change
+from memwal_sql.statements.changes.change import Change, Reads
 from memwal_sql.statements.changes.fitting import fitted
 from memwal_sql.statements.changes.merge import MATCHED, NEW, Merge, On, When
 from memwal_sql.statements.changes.reading import Reading
@@ -103,17 +101,12 @@ class Upsert(Change):
         rows = self.given.whole_rows(reading)
         return [RowAction(INSERT, one_a_key(self.target, rows, "last"), replaces=True)]
 
-    def run(
-        self,
-        ctx: datafusion.SessionContext,
-        parameters: Mapping[str, Any],
-        description: Description,
-    ) -> pa.Table:
+    def run(self, reads: Reads, isolation: str, description: Description) -> pa.Table:
         """Write the rows, whatever exists. A query over the table itself is run again for rows that
         another writer changed meanwhile."""
-        reading = Reading(ctx, parameters, self.target)
+        reading = reads()
         if self.given.may_read_target(reading):
-            return super().run(ctx, parameters, description)
+            return super().run(reads, isolation, description)
         rows = self.given.whole_rows(reading)
         answer = self._answer(reading, rows)
         if rows.num_rows:
@@ -131,24 +124,18 @@ class Upsert(Change):
 class Overwrite(Upsert):
     """Rows that replace all rows."""
 
-    def run(
-        self,
-        ctx: datafusion.SessionContext,
-        parameters: Mapping[str, Any],
-        description: Description,
-    ) -> pa.Table:
+    def run(self, reads: Reads, isolation: str, description: Description) -> pa.Table:
         """Write the rows; a query over the table sees all rows that are replaced."""
         table = self.target.table
         answers: list[pa.Table] = []
 
         def read() -> pa.Table:
-            reading = Reading(ctx, parameters, self.target)
+            reading = reads()
             rows = one_a_key(self.target, self.given.whole_rows(reading), "last")
             answers.append(self._answer(reading, rows))
             return rows
 
-        reads = self.given.may_read_target(Reading(ctx, parameters, self.target))
-        rows = read if reads else read()
+        rows = read if self.given.may_read_target(reads()) else read()
         table.refresh()
         if not table.schema.equals(self.target.columns):
             raise self.target.changed(table.schema)
