@@ -33,7 +33,7 @@ from memwal_sql.errors import (
     UnsupportedError,
 )
 from memwal_sql.state.context import TableContext
-from memwal_sql.storage.records.transactions import MOST_PARTS, TransactionRecord
+from memwal_sql.storage.records.transactions import MOST_PARTS
 from memwal_sql.write.commit_queue import PendingWrite
 from memwal_sql.write.conditional.recent import Cut
 from memwal_sql.write.conditional.resolve import Compute, Resolved, among, key_names
@@ -247,53 +247,41 @@ class Statements:
                 return transaction, lost
             return [(w, w.enqueue(rows, checked=True)) for w, rows in batches.items()], lost
 
-    def transaction_of(self, rows: pa.RecordBatch) -> AtomicWrite | None:
-        """The transaction that writes whole rows; None where one entry suffices, or where they
-        can't be one transaction."""
+    def transaction_of(self, rows: pa.RecordBatch, *, atomic: bool) -> AtomicWrite | None:
+        """The transaction that writes whole rows. Unless it must be `atomic`, None where one entry
+        suffices, or where they can't be one transaction."""
         self.make_room(rows.nbytes)
         parts = self.route(rows)
         with self.order:
-            return self._transaction(dict(parts), ())
-
-    def write_atomically(
-        self, parts: Sequence[tuple[RegionWriter, pa.RecordBatch]]
-    ) -> TransactionRecord:
-        """Write whole rows of several regions as one transaction. Raises UnsupportedError if the
-        table takes none, or the rows of a region do not fit into a MemTable, and as
-        `AtomicWrite`."""
-        if not self.context.takes_transactions:
-            raise takes_none(self.context)
-        if not all(writer.fits(rows) for writer, rows in parts):
-            raise UnsupportedError(
-                "the rows of one region do not fit into one MemTable: write fewer at once, or with "
-                "a writer of larger ones (memtable_rows, memtable_bytes)"
-            )
-        with self.order:
-            participants = [Participant(self.context, *part) for part in parts]
-            transaction = AtomicWrite(participants, Description())
-            if not self.durable:
-                return transaction.land()
-        return transaction.land()
+            return self._transaction(dict(parts), (), atomic=atomic)
 
     def _transaction(
-        self, batches: Mapping[RegionWriter, pa.RecordBatch], read: Collection[RegionWriter]
+        self,
+        batches: Mapping[RegionWriter, pa.RecordBatch],
+        read: Collection[RegionWriter],
+        *,
+        atomic: bool = False,
     ) -> AtomicWrite | None:
         """The transaction that writes some regions and has read others; None where one entry
-        suffices, or where they can't be one transaction. Raises UnsupportedError for that if it has
-        an actor."""
+        suffices, or where they can't be one transaction. Raises UnsupportedError for that if it
+        must be `atomic` or has an actor."""
         regions, actor = {*batches, *read}, self.description.actor
-        if not batches or (len(regions) == 1 and actor is None):
+        atomic |= actor is not None
+        if not batches or (len(regions) == 1 and not atomic):
             return None
         if not self.context.takes_transactions:
-            if actor is None:
+            if not atomic:
                 return None
             raise takes_none(self.context)
         if len(regions) > MOST_PARTS or not all(w.fits(rows) for w, rows in batches.items()):
-            if actor is None:
+            if not atomic:
                 return None
+            record = "" if actor is None else f", and so for a record of its actor {actor!r}"
             raise UnsupportedError(
-                f"this statement is too large for one transaction, and so for a record of its "
-                f"actor {actor!r}: nothing was written; RESET memwal.actor, or write fewer rows"
+                f"these rows of {len(regions)} regions are too large for one transaction{record}: "
+                f"nothing was written. {MOST_PARTS} regions are the most, and in each the rows of "
+                "one MemTable: write fewer at once, or with a writer of larger ones "
+                "(memtable_rows, memtable_bytes)"
             )
         none = next(iter(batches.values())).slice(0, 0)
         parts = [Participant(self.context, w, batches.get(w, none)) for w in regions]

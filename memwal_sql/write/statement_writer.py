@@ -79,12 +79,12 @@ class StatementWriter:
         """This, for a statement of which a record says more."""
         return replace(self, statements=replace(self.statements, description=description))
 
-    def whole_rows(self, rows: pa.RecordBatch) -> WriteResult | None:
-        """Write whole rows as one transaction; None where one entry suffices, or where they can't
-        be one."""
+    def whole_rows(self, rows: pa.RecordBatch, *, atomic: bool = False) -> WriteResult | None:
+        """Write whole rows as one transaction. Unless it must be `atomic`, None where one entry
+        suffices, or where they can't be one."""
 
         def land() -> WriteResult | None:
-            transaction = self.statements.transaction_of(rows)
+            transaction = self.statements.transaction_of(rows, atomic=atomic)
             if transaction is None:
                 return None
             return self._land(Outcome(transaction, rows.num_rows, 0, 0))

@@ -5,9 +5,8 @@ Regions are claimed when the first row for them comes, and created on demand (pr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import islice
 from typing import Any
 from uuid import UUID
 
@@ -252,13 +251,14 @@ class TableWriter(WriterLifecycle):
         written, positions = 0, dict[UUID, int]()
         batches = normalised(rows, normalise, self._options.memtable_bytes, row_bytes)
         if atomic:
-            whole = list(islice(batches, 2))
-            if len(whole) > 1:
+            batch = next(batches, None)
+            if next(batches, None) is not None:
                 raise UnsupportedError(
                     "the rows of this call do not fit into one MemTable (memtable_bytes="
                     f"{self._options.memtable_bytes}): write them without atomic=True, or fewer"
                 )
-            return self._write_atomically(whole)
+            result = None if batch is None else self._statements.whole_rows(batch, atomic=True)
+            return result or WriteResult(0, DURABLE)
         try:
             for batch in batches:
                 positions |= self._append(batch)
@@ -268,19 +268,6 @@ class TableWriter(WriterLifecycle):
                 error.add_note(f"the first {written} rows of this call are written")
             raise
         return WriteResult(written, reached(self._options), positions)
-
-    def _write_atomically(self, batches: Sequence[pa.RecordBatch]) -> WriteResult:
-        """Write a batch as one transaction."""
-        rows = sum(batch.num_rows for batch in batches)
-        if not rows:
-            return WriteResult(0, DURABLE)
-        (batch,) = batches
-        statements = self._statements.statements
-        with self.room_for(batch.nbytes):
-            record = self._writers.in_turn(
-                lambda: statements.write_atomically(self._writers.route(batch))
-            )
-        return WriteResult(rows, DURABLE, {part.region: part.position for part in record.parts})
 
     def _append(self, batch: pa.RecordBatch) -> dict[UUID, int]:
         if batch.num_rows == 0:
