@@ -3,7 +3,7 @@
 (* transactions: record, base version, claim of every region, and a record that says it is done.    *)
 (* An old program looks at the record once a claim's epoch is committed, before a flush, and when   *)
 (* it meets a new base version.                                                                     *)
-EXTENDS Naturals, Sequences, FiniteSets
+EXTENDS Naturals, Sequences, FiniteSets, TLC
 CONSTANTS Regions, MaxLog, MaxBase, Breaks
 VARIABLES log,            \* by region: "row", "int" (an intent without a record), "fence"
           owner, ep,      \* by region: who claimed it last, "O"ld, "U" (raiser) or "T" (coordinator); its epoch
@@ -12,6 +12,7 @@ VARIABLES log,            \* by region: "row", "int" (an intent without a record
           u, begun,       \* the raiser: its next step; whether a transaction has begun
           o, mem,         \* the old writer by region: state and epoch; whether it replayed an intent as rows
           rd              \* an old reader: the base version that it met, its state, ghost: it began late
+Sym == Permutations(Regions)
 vars == <<log, owner, ep, gen, after, record, base, u, begun, o, mem, rd>>
 Init == /\ log = [r \in Regions |-> <<>>] /\ owner = [r \in Regions |-> "O"] /\ ep = [r \in Regions |-> 1]
         /\ gen = [r \in Regions |-> FALSE] /\ after = [r \in Regions |-> 0] /\ record = 1 /\ base = 1

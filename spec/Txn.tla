@@ -32,7 +32,9 @@ Chain == LET t1 == CHOOSE t \in Txns : TRUE   r1 == CHOOSE r \in Regions : TRUE
          IN [t \in Txns |-> Regions \ {IF t = t1 THEN r1 ELSE r2}]
 NoReads == [t \in Txns |-> {}]
 OneRead == [t \in Txns |-> {CHOOSE r \in Regions : TRUE}]
-Sym == Permutations(Regions)
+(* Regions and transactions that can be exchanged: TLC looks at one of the states that differ by that. *)
+Sym == {f \in Permutations(Regions \cup Txns) :
+          \A t \in Txns : f[t] \in Txns /\ Parts[f[t]] = {f[r] : r \in Parts[t]} /\ Reads[f[t]] = {f[r] : r \in Reads[t]}}
 (* An intent has rows, or holds a region that is only read: the latter has the form of a fence. *)
 Kind(t, r) == IF r \in Reads[t] THEN "hold" ELSE "rows"
 Written(t) == Parts[t] \ Reads[t]

@@ -74,7 +74,8 @@ class Checker:
         """Print what becomes of a configuration, of its mutants and of what it does not promise."""
         text = (FOLDER / f"{name}.cfg").read_text()
         module, constants = configuration.module, configuration.constants
-        self._row(name, "", "", self._tlc(module, text))
+        flags = () if configuration.is_long else _SHORT
+        self._row(name, "", "", self._tlc(module, text, *flags))
         for mutant, invariant in configuration.mutants.items():
             changed = text.replace("Breaks = {}", f'Breaks = {{"{mutant}"}}')
             for constant, value in constants.get(mutant, {}).items():

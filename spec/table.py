@@ -22,13 +22,15 @@ class Configuration:
     Attributes:
         mutants: by name, the invariant or property that fails.
         unpromised: invariants that fail although no rule is left out: the limits of the design.
-        constants: by mutant, larger bounds that it needs.
+        constants: by mutant, larger bounds that it needs, or smaller ones that suffice.
+        is_long: whether a run takes so long that the JVM's second compiler saves time.
     """
 
     module: str
     mutants: Mapping[str, str] = field(default_factory=dict)
     unpromised: tuple[str, ...] = ()
     constants: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    is_long: bool = False
 
 
 CONFIGURATIONS: Mapping[str, Configuration] = {
@@ -61,8 +63,15 @@ CONFIGURATIONS: Mapping[str, Configuration] = {
             "noAgain": "Atomic",
             "noCut": "Atomic",
         },
+        constants={
+            "noStall": {"MaxClaims": 0},
+            "recForget": {"MaxClaims": 1, "MaxFlushes": 1},
+            "noJump": {"MaxClaims": 0},
+            "noAgain": {"MaxClaims": 0},
+        },
+        is_long=True,
     ),
-    "TxnTwo": Configuration("TxnRead"),
+    "TxnTwo": Configuration("TxnRead", is_long=True),
     "TxnChain": Configuration("TxnRead"),
     "TxnNative": Configuration("TxnRead", {"cutFences": "Fresh"}, ("Refused", "Atomic")),
     "TxnNew": Configuration(
