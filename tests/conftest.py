@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import shutil
@@ -11,18 +12,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import lance
 import pytest
+import typer.main
+import typer.testing
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 import memwal_sql as mw
 from memwal_sql.storage.retries import Pauses
 from memwal_sql.write.turns import TurnSeconds
+from tests.model.process import forks
 from tests.model.small_rows import make_rows
 
 # A shell that starts the tests in the background has them ignore it, and tests interrupt.
@@ -32,6 +35,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 _MEMORY = Path("/dev/shm")
 if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > 4 << 30:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+# The command has nineteen subcommands: to read their signatures takes longer than most calls.
+typer.testing._get_command = functools.cache(typer.main.get_command)
+# Nobody waits long for another try, or for a region that another process has.
+Pauses.first, Pauses.longest = 0.01, 0.1
+TurnSeconds.local = TurnSeconds.remote = 0.05
 # A slow machine is no failure of the code; a database of examples would make runs differ.
 settings.register_profile("repeatable", deadline=None, database=None)
 settings.load_profile("repeatable")
@@ -106,15 +114,15 @@ def table(uri: str) -> mw.Table:
 
 @pytest.fixture
 def no_pauses() -> Iterator[None]:
-    """Retries without waiting, and turns almost without."""
-    with Pauses.set(longest=0.0), TurnSeconds.set(local=0.05):
+    """Retries without waiting."""
+    with Pauses.set(longest=0.0):
         yield
 
 
 @pytest.fixture(scope="session")
 def other() -> Iterator[Executor]:
     """Another process."""
-    with ProcessPoolExecutor(1, get_context("spawn"), initializer=_with_short_turns) as process:
+    with ProcessPoolExecutor(1, forks(), initializer=_with_short_turns) as process:
         yield process
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable, Iterable
 from itertools import cycle, product
 from typing import Any
@@ -11,16 +10,14 @@ import pytest
 
 from memwal_sql.storage.objects.concurrent import ReadWindow
 from memwal_sql.storage.objects.local import LocalStore
+from tests.model.process import forks
 from tests.soak import IS_SOAK
 
 
 @pytest.fixture(scope="package")
 def context() -> Any:
     """Processes that start in a few milliseconds, with everything imported."""
-    found = multiprocessing.get_context("forkserver")
-    children = ("writing_child", "merging_child", "racer")
-    found.set_forkserver_preload([f"tests.crash.{name}" for name in children])
-    return found
+    return forks()
 
 
 KINDS = ("local", "remote")

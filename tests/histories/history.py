@@ -93,6 +93,7 @@ class History:
             "indexed": self.rng.random() < 0.7,
             "memtable_rows": self.rng.choice((12, 20, 100_000)),
             "flush_attempts": 1,  # the writers of a dead process shall not try again for long
+            "turns": False,  # or a writer whose region is taken over takes it back
         }
         self._durable = self._options["durable"]
         self.log.append(f"process opens: {self._options}")

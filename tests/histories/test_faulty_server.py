@@ -8,7 +8,6 @@ no error is raised but such as say to make the call again, or to open the writer
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,6 +32,7 @@ from tests.histories.worker import (
     Weights,
     work,
 )
+from tests.model.process import forks
 from tests.soak import SOAK
 
 SEED = os.environ.get("MEMWAL_SEED", "1")
@@ -42,7 +42,7 @@ PLAN = FaultPlan(0.0125 if SOAK == 1 else 0.05, seed=sum(SEED.encode()), stall_s
 CLIENT = {"timeout": "500ms"}
 WAVE_SECONDS = 0.5
 ROLES = [WRITES | READS, WRITES | READS, JOBS | READS] * (1 if SOAK == 1 else 2)
-STEPS = 8 * SOAK
+STEPS = 8 * SOAK if SOAK > 1 else 6
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_many_processes_see_one_register_a_key_whatever_happens_to_requests(
 
 def play(uri: str, options: Mapping[str, str], roles: Sequence[Weights]) -> list[Told]:
     """What each of the processes was told."""
-    context = multiprocessing.get_context("spawn")
+    context = forks()
     links, processes = [], []
     for number, weights in enumerate(roles, 1):
         orders = Orders(uri, dict(options), number, SEED, STEPS, weights, WAVE_SECONDS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import multiprocessing
 import os
 import time
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from memwal_sql.storage.objects.probe import PROBE_FOLDER
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.wal.log import Wal
 from tests.cli.calls import as_json, call
+from tests.model.process import forks
 from tests.model.writing import session_of
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("v", pa.string())])
@@ -51,9 +51,7 @@ def in_log(table: mw.Table) -> int:
 
 def left_by_a_dead_one(table: mw.Table, *ids: int, **options: Any) -> None:
     """Write rows in a process that ends without closing its writer."""
-    child = multiprocessing.get_context("spawn").Process(
-        target=_write_and_die, args=(table.uri, ids, options)
-    )
+    child = forks().Process(target=_write_and_die, args=(table.uri, ids, options))
     child.start()
     child.join(120)
     assert child.exitcode == 0

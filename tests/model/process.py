@@ -1,13 +1,16 @@
 """A process that can die: a table handle whose store stops answering, whose writers are forgotten.
 
 Nothing of a killed process reaches the table any more, and this process's readers no longer see
-its MemTables: the same that `kill -9` leaves behind, without the cost of a process.
+its MemTables: the same that `kill -9` leaves behind, without the cost of a process. `forks` starts
+real ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing import get_context
+from multiprocessing.context import ForkServerContext
 from threading import Lock
 from typing import Any
 from unittest.mock import patch
@@ -106,3 +109,11 @@ def as_another_process() -> Iterator[None]:
     STORE.max_bytes = budget
     with patch.object(region, "live_writer", lambda table, region_id: None):
         yield
+
+
+def forks() -> ForkServerContext:
+    """The context of `multiprocessing` whose processes start in a few milliseconds: each is forked
+    from one that has imported the packages, and has nothing else of the process that starts it."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["pytest", "memwal_sql"])
+    return context

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +19,7 @@ from memwal_sql.state import open_writers as live
 from memwal_sql.write.region_writer import RegionWriter
 from tests.model import merging
 from tests.model.pairs import SCHEMA, keys, read, rows
-from tests.model.process import as_another_process
+from tests.model.process import as_another_process, forks
 from tests.model.writing import flush_rows, session_of
 from tests.read.consistency_child import write_counters
 
@@ -40,7 +39,7 @@ def test_strong_reads_see_rows_of_another_process_as_soon_as_they_are_acknowledg
 ) -> None:
     """Protocol rule 15."""
     context = session_of("t", table, consistency="strong")
-    processes = multiprocessing.get_context("spawn")
+    processes = forks()
     ours, theirs = processes.Pipe()
     writer = processes.Process(target=write_counters, args=(uri, 40, theirs))
     writer.start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -19,7 +18,7 @@ from memwal_sql.errors import FencedError, ReopenError
 from memwal_sql.state import open_writers as live
 from memwal_sql.storage.objects.create_once import ATTEMPTS
 from tests.model.opened import opened_over
-from tests.model.process import as_another_process
+from tests.model.process import as_another_process, forks
 from tests.model.writing import session_of, upsert_rows
 from tests.sql.insert_child import insert_now_and_then
 from tests.write.hooked_store import HookedStore, Outage
@@ -136,7 +135,7 @@ def test_a_table_can_be_queried_right_after_it_was_registered(table: Any) -> Non
 
 
 def test_two_processes_can_insert_in_turn(table: Any) -> None:
-    processes = multiprocessing.get_context("spawn")
+    processes = forks()
     ours, theirs = processes.Pipe()
     child = processes.Process(target=insert_now_and_then, args=(table.uri, theirs))
     child.start()

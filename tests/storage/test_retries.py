@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from memwal_sql.errors import ConflictError, InvalidCallError, MaintenanceLostError, RetryError
-from memwal_sql.storage.retries import ATTEMPTS, over_conflicts, with_retries
+from memwal_sql.storage.retries import ATTEMPTS, Pauses, over_conflicts, with_retries
 
 
 def failing(*errors: Exception) -> Callable[[], str]:
@@ -27,7 +27,8 @@ def pauses_of(seed: int, conflicts: int = ATTEMPTS - 1) -> list[float]:
     pauses: list[float] = []
     random.seed(seed)
     call = failing(*(ConflictError(str(n)) for n in range(conflicts)))
-    assert over_conflicts(call, "a job", sleep=pauses.append) == "done"
+    with Pauses.set(first=0.1, longest=1.0):
+        assert over_conflicts(call, "a job", sleep=pauses.append) == "done"
     return pauses
 
 

@@ -6,7 +6,6 @@ import copy
 import pickle
 from collections.abc import Callable
 from datetime import UTC, datetime
-from multiprocessing import get_context
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +13,7 @@ import pytest
 from pyspark import cloudpickle
 
 import memwal_sql as mw
+from tests.model.process import forks
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False)])
 COPIES: dict[str, Callable[[mw.Table], mw.Table]] = {
@@ -68,7 +68,7 @@ def test_a_table_pickles_as_how_it_was_opened(tmp_path: Path) -> None:
 def test_a_table_works_in_other_processes(tmp_path: Path) -> None:
     table = mw.create_table(tmp_path / "t", SCHEMA, "id")
     upsert(table, 1)
-    with get_context("spawn").Pool(1) as pool:
+    with forks().Pool(1) as pool:
         assert pool.map(count, [table, table.as_of(table.snapshot_regions())]) == [1, 1]
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping
-from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from random import Random
@@ -17,6 +16,7 @@ import pytest
 import memwal_sql as mw
 from benchmarks.s3.faults import Fault, FaultPlan
 from benchmarks.s3.server import BUCKET, proxied_server, versitygw
+from tests.model.process import forks
 from tests.soak import IS_SOAK, SOAK
 from tests.transactions.auditor import Auditor
 from tests.transactions.bank import ACCOUNTS, START, TABLES, Bank, read_diary, short_turns, work
@@ -30,12 +30,13 @@ SCHEMA = pa.schema(
         pa.field("note", pa.string()),
     ]
 )
-SECONDS = 60.0 * SOAK if IS_SOAK else 8.0
+SECONDS = 60.0 * SOAK if IS_SOAK else 4.0
 STAFF = ("teller-1", "teller-2", "keeper")
 # Something goes wrong with 3% of the requests.
 PLAN = FaultPlan(0.03 / len(Fault), seed=1, stall_seconds=2.0)
 CLIENT = {"timeout": "1s"}
 SEED = 7
+BETWEEN_KILLS = (2, 10) if IS_SOAK else (1, 3)  # seconds
 LEAST_MOVES = 10
 
 
@@ -85,14 +86,14 @@ def open_for_business(bank: Bank, auditor: Auditor) -> int:
     random, kills, end = Random(SEED), 0, time.monotonic() + SECONDS
     processes = {name: Employee(bank, name, random) for name in STAFF}
     try:
-        next_kill = time.monotonic() + random.uniform(2, 10)
+        next_kill = time.monotonic() + random.uniform(*BETWEEN_KILLS)
         while time.monotonic() < end or not kills or _moves(bank) < LEAST_MOVES:
             auditor.read()
             employee = processes[random.choice(STAFF)]
             if time.monotonic() > next_kill and employee.has_worked:
                 employee.replace()
                 kills += 1
-                next_kill = time.monotonic() + random.uniform(2, 10)
+                next_kill = time.monotonic() + random.uniform(*BETWEEN_KILLS)
         bank.close()
         for employee in processes.values():
             employee.process.join(120)
@@ -130,7 +131,7 @@ class Employee:
     def _start(self) -> BaseProcess:
         self._lines = len(read_diary(self._diary))
         arguments = (self._bank, self._name, self._random.randrange(1 << 30))
-        process = get_context("spawn").Process(target=work, args=arguments, daemon=True)
+        process = forks().Process(target=work, args=arguments, daemon=True)
         process.start()
         return process
 

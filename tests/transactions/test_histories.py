@@ -5,19 +5,19 @@ from __future__ import annotations
 
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from tests.model.process import forks
 from tests.sim.cycles import Transaction, anomalies
 from tests.soak import IS_SOAK, SOAK
 from tests.transactions.appending import IDS, KEYS, Client, Mode, work
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("log", pa.string())])
-STEPS = 10 * (SOAK if IS_SOAK else 1)
+STEPS = 10 * SOAK if IS_SOAK else 6
 MODES = {
     "snapshot": Mode("snapshot", appends_to_all=False, serial=False),
     "snapshot, appending to all that is read": Mode("snapshot", appends_to_all=True, serial=True),
@@ -36,7 +36,7 @@ def test_transactions_have_an_order(fast_folder: Path) -> None:
             with mw.create_table(uri, SCHEMA, "id", regions=regions).writer() as writer:
                 writer.upsert({"id": range(IDS), "log": [""] * IDS})
         places.append((mode, uris))
-    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+    with ProcessPoolExecutor(2, forks()) as pool:
         processes = [
             pool.submit(work, places, number, STEPS, jobs=number == 2) for number in (1, 2)
         ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from random import Random
 from threading import Thread
@@ -25,12 +24,20 @@ from memwal_sql.write.turns import TurnSeconds
 from memwal_sql.write.wal_writer import WalWriter
 from planner.regions.factories import bucket, identity
 from tests.each import each
+from tests.model.process import forks
 from tests.soak import SOAK
 from tests.write.hand_over_child import KEYS, write
 from tests.write.harness import ManualExecutor, Region, make_memtable, upsert
 from tests.write.tables import Table
 
 # The followed log
+
+
+@pytest.fixture(autouse=True)
+def turns() -> Iterator[None]:
+    """A turn lasts a second."""
+    with TurnSeconds.set(local=1.0):
+        yield
 
 
 def _contents(log: Log) -> list[Any]:
@@ -344,7 +351,7 @@ def test_processes_that_write_the_same_regions_lose_no_row_and_get_no_error(
     table = mw.create_table(uri, schema, "id", regions=[mw.bucket("id", 4)])
     with table.writer() as writer:
         writer.upsert([{"id": 100, "n": 0}])
-    context = get_context("spawn")
+    context = forks()
     processes = [within(ProcessPoolExecutor(1, context)) for _ in range(2)]
     made = [pool.submit(write, uri, name, calls) for name, pool in enumerate(processes)]
     acknowledged = [pair for call in made for pair in call.result()]

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from concurrent.futures import Executor, ProcessPoolExecutor
 from math import inf
-from multiprocessing import get_context
 from typing import Any
 
 import datafusion
@@ -15,6 +14,7 @@ from memwal_sql.storage.retries import ATTEMPTS
 from memwal_sql.write.statement import Statements
 from memwal_sql.write.table_writer import TableWriter
 from memwal_sql.write.wal_writer import WalWriter
+from tests.model.process import forks
 from tests.statements.other_process import connect, run, run_each
 
 Take = Callable[[dict[int, int], float], list[Any]]
@@ -106,7 +106,7 @@ def test_processes_that_count_in_one_row_lose_no_count(
     table: mw.Table, uri: str, within: Callable[[Any], Any]
 ) -> None:
     table.close()
-    processes = [within(ProcessPoolExecutor(1, get_context("spawn"))) for _ in range(3)]
+    processes = [within(ProcessPoolExecutor(1, forks())) for _ in range(3)]
     made = [
         one.submit(run_each, uri, "UPDATE t SET n = n + 1 WHERE id = 1", 12) for one in processes
     ]

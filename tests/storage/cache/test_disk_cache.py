@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +20,8 @@ from memwal_sql.errors import InvalidCallError, NotFoundError, StoreUnavailableE
 from memwal_sql.storage.cache import disk_cache
 from memwal_sql.storage.cache.disk_cache import CachedFolder, DiskCache, OriginalFile
 from memwal_sql.storage.cache.settings import CacheSettings
+from tests.each import each
+from tests.model.process import forks
 
 pytestmark = pytest.mark.slow
 
@@ -62,8 +63,8 @@ def test_a_copy_is_what_was_copied(tmp_path: Path) -> None:
     assert read(DiskCache(cache.folder, ROOM).open("one")) == content
 
 
-@pytest.mark.parametrize("file", [*content_of(2), "files.json"])
-@pytest.mark.parametrize("damage", ["flip", "cut", "remove", "longer", "zeros"])
+@each("file", [*content_of(2), "files.json"])
+@each("damage", ["flip", "cut", "remove", "longer", "zeros"])
 def test_what_is_damaged_is_never_opened_and_is_copied_anew(
     tmp_path: Path, file: str, damage: str
 ) -> None:
@@ -380,6 +381,6 @@ def hammer(folder: Path, seed: int, steps: int) -> int:
 
 
 def test_processes_share_a_folder(tmp_path: Path) -> None:
-    with ProcessPoolExecutor(2, get_context("spawn")) as processes:
+    with ProcessPoolExecutor(2, forks()) as processes:
         under_way = [processes.submit(hammer, tmp_path, seed, 80) for seed in range(2)]
         assert sum(one.result() for one in under_way) > 10

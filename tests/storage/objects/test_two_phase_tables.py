@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,8 @@ from memwal_sql.storage.objects.commit_log import SqliteCommitLog
 from memwal_sql.storage.objects.local import LocalStore
 from tests.crash.killing import run_to_death
 from tests.model.pairs import SCHEMA, pairs_of, rows
+from tests.model.process import forks
+from tests.soak import usual
 from tests.storage.stepping import die_at
 
 
@@ -113,21 +113,14 @@ def _write_and_die(uri: str, options: dict[str, str], nth: int, link: Any) -> No
             link.send(number)
 
 
-@pytest.fixture(scope="module")
-def processes() -> Iterator[Any]:
-    found = multiprocessing.get_context("forkserver")
-    found.set_forkserver_preload(["memwal_sql"])
-    yield found
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("nth", range(1, 40, 3))
+@pytest.mark.parametrize("nth", usual(range(1, 40, 3), 5))
 def test_an_acknowledged_row_survives_a_killed_writer(
-    processes: Any, tmp_path: Path, log_file: str, nth: int
+    tmp_path: Path, log_file: str, nth: int
 ) -> None:
     uri, options = str(tmp_path / "table"), {"memwal_commit_log": log_file}
     mw.create_table(uri, SCHEMA, primary_key="id", storage_options=options)
-    said, survived = run_to_death(processes, _write_and_die, uri, options, nth)
+    said, survived = run_to_death(forks(), _write_and_die, uri, options, nth)
     assert not survived
     acknowledged = said[-1] if said else 0
     seen = _read(uri, options).get(5, 0)
