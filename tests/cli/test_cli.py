@@ -27,6 +27,7 @@ from memwal_sql.legacy.format import OlderMemWal
 from memwal_sql.storage import paths
 from tests.cli.calls import as_json, call, failing
 from tests.docs.pages import page
+from tests.each import each
 from tests.legacy.test_raising import make_old
 from tests.model.pairs import SCHEMA, rows
 from tests.model.writing import flush_rows, upsert_rows
@@ -184,7 +185,7 @@ def test_garbage_is_only_listed_without_delete(table: Any) -> None:
     assert mw.open_table(table.uri).scan().read_all().num_rows == 9
 
 
-@pytest.mark.parametrize("text", ["1", "h", "1x", "-1h", "1h 2m", ""])
+@each("text", ["1", "h", "1x", "-1h", "1h 2m", ""])
 def test_a_time_that_is_none_is_refused(table: Any, text: str) -> None:
     message = failing("gc", table.uri, f"--older-than={text}", code=ExitCode.CALL)
     assert "write a time as 90s, 15m" in message
@@ -450,19 +451,13 @@ def test_ctrl_c_ends_the_script_of_the_package_without_a_trace(table: Any) -> No
         f"sys.addaudithook(hook); {function}()\n"
     )
     query = ["sql", table.uri, "SELECT count(*) AS c FROM t"]
-    calls = [("pyarrow", query), (table.uri, query), (table.uri, ["merge", table.uri])]
-    for interrupted, arguments in usual(calls, 2):
+    calls = [(table.uri, query), ("pyarrow", query), (table.uri, ["merge", table.uri])]
+    for interrupted, arguments in usual(calls, 1):
         command = [sys.executable, "-c", code, *arguments, interrupted]
         finished = subprocess.run(command, capture_output=True, text=True, check=False)
         outcome = (finished.returncode, finished.stdout, finished.stderr)
         assert outcome == (130, "", ""), (interrupted, arguments)
     command = [sys.executable, "-c", code, *query, "nothing"]
-    finished = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (finished.returncode, finished.stdout.split(), finished.stderr) == (0, ["c", "9"], "")
-
-
-def test_the_command_is_a_process(table: Any) -> None:
-    command = [sys.executable, "-m", "memwal_sql", "sql", table.uri, "SELECT count(*) AS c FROM t"]
     finished = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (finished.returncode, finished.stdout.split(), finished.stderr) == (0, ["c", "9"], "")
 

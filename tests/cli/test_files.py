@@ -21,6 +21,7 @@ from memwal_sql.cli import results
 from memwal_sql.cli.exit_codes import ExitCode
 from memwal_sql.write.table_writer import TableWriter
 from tests.cli.calls import as_json, call, ended, failing
+from tests.each import each
 from tests.model.pairs import SCHEMA, rows
 from tests.model.writing import upsert_rows
 
@@ -277,8 +278,8 @@ def test_rows_go_to_standard_output_in_every_format(pairs: Any) -> None:
     assert [call(*none, form) for form in ("csv", "jsonl", "json")] == ['"id","n"\n', "", "[]\n"]
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
+@each(
+    "name, text, message",
     [
         ("x.csv", "id,n\n1,x\n", "invalid value 'x'"),
         ("x.csv", "id,n,other\n1,2,3\n", "other"),
@@ -376,10 +377,10 @@ def as_file(rows: list[Any], file: Path) -> Path:
 WHOLE = {"id": 1, "a": "B1", "st": {"x": 2, "y": 2}, "list": [{"x": 1, "y": None}, None]}
 
 
-@pytest.mark.parametrize("existing", [True, False])
-@pytest.mark.parametrize("name", ["x.json", "x.jsonl"])
-@pytest.mark.parametrize(
-    ("row", "said"),
+@each("existing", [True, False])
+@each("name", ["x.json", "x.jsonl"])
+@each(
+    "row, said",
     [
         ({"id": 2, "st": None}, "lacks the columns ['a', 'list']"),
         ({"id": 2, "st": {"x": 2}}, "lacks the columns ['a', 'list']"),
@@ -451,8 +452,8 @@ def test_csv_need_not_have_the_columns_that_it_has_no_form_for(
     assert table.count_rows() == 1
 
 
-@pytest.mark.parametrize("missing", ["error", "null"])
-@pytest.mark.parametrize("place", [5, "text", "", [1], [["x", 1]], True, {"x": {"x": 1}}])
+@each("missing", ["error", "null"])
+@each("place", [5, "text", "", [1], [["x", 1]], True, {"x": {"x": 1}}])
 def test_what_is_no_struct_is_refused(tmp_path: Path, place: Any, missing: str) -> None:
     schema = pa.schema({"id": pa.int64(), "st": pa.struct({"x": pa.int64()})})
     table = mw.create_table(str(tmp_path / "t"), schema, primary_key="id")

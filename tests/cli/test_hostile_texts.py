@@ -22,6 +22,7 @@ from memwal_sql.cli import output
 from memwal_sql.cli.exit_codes import ExitCode
 from memwal_sql.view.texts import visible, visible_json, visible_lines
 from tests.cli.calls import call, ended
+from tests.each import each
 from tests.model.writing import upsert_rows
 from tests.soak import usual
 
@@ -59,9 +60,9 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("terminal", [False, True])
-@pytest.mark.parametrize("form", ["table", "json"])
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@each("terminal", [False, True])
+@each("form", ["table", "json"])
+@each("command", COMMANDS)
 def test_nothing_of_a_table_is_obeyed_by_a_terminal(
     table: Any, command: tuple[str, ...], form: str, terminal: bool, monkeypatch: Any
 ) -> None:
@@ -77,7 +78,7 @@ def test_nothing_of_a_table_is_obeyed_by_a_terminal(
             json.loads(line)
 
 
-@pytest.mark.parametrize(
+@each(
     "command",
     [
         ("sql", "SELECT '\x1b[2J' FROM nothing\x1b"),
@@ -89,7 +90,6 @@ def test_nothing_of_a_table_is_obeyed_by_a_terminal(
         ("checkpoint", EVIL.replace("\x00", "")),
         ("sql", "SELECT arrow_cast(id, 'Int64') FROM t"),
     ],
-    ids=lambda command: ascii(" ".join(command))[:40],
 )
 def test_nor_is_a_message(table: Any, command: tuple[str, ...]) -> None:
     name, *others = command
@@ -120,7 +120,7 @@ def in_a_terminal(*command: str) -> tuple[int, str]:
     return process.wait(), arrived.decode()
 
 
-@pytest.mark.parametrize("way", usual(WAYS_TO_A_TERMINAL, 3), ids="".join)
+@pytest.mark.parametrize("way", usual(WAYS_TO_A_TERMINAL, 2), ids="".join)
 def test_csv_is_shown_in_a_terminal_and_exact_elsewhere(
     table: Any, tmp_path: Path, way: tuple[str, ...]
 ) -> None:

@@ -101,7 +101,7 @@ def test_no_answer_of_a_store_loses_or_halves_a_write(
     if kind == "remote":
         monkeypatch.setattr(LocalStore, "remote", True)
     rng = Random(f"faults {torn}")
-    for _ in range(20 * SOAK if SOAK > 1 else 4):
+    for _ in range(20 * SOAK if SOAK > 1 else 2):
         seed = rng.randrange(10_000)
         faults = _faults(Random(seed), torn=torn)
         uri = str(tmp_path / "table")

@@ -71,19 +71,19 @@ def test_killed_at_a_call(
     def kill(death: Death) -> bool:
         return _kill_and_examine(context, template, tmp_path, SEED, death)
 
-    nth = deaths_at_calls(kill, where, when, stride=5)
+    nth = deaths_at_calls(kill, where, when, stride=9)
     assert nth > 5, f"only {nth} calls to {where} were seen"
 
 
 def test_killed_during_a_lance_call(context: Any, template: Path, tmp_path: Path) -> None:
     rng = Random(SEED)
-    for _ in range(20 * SOAK if SOAK > 1 else 3):
+    for _ in range(20 * SOAK if SOAK > 1 else 1):
         death = Death("lance", rng.randint(1, 8), "during", rng.uniform(0, 0.008))
         _kill_and_examine(context, template, tmp_path, rng.randrange(1000), death)
 
 
 def test_killed_at_random_times(context: Any, template: Path, tmp_path: Path) -> None:
     rng = Random(SEED + 1)
-    for _ in range(30 * SOAK if SOAK > 1 else 4):
+    for _ in range(30 * SOAK if SOAK > 1 else 2):
         death = Death("time", seconds=rng.uniform(0, 0.15))
         _kill_and_examine(context, template, tmp_path, rng.randrange(1000), death)

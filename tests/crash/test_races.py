@@ -22,9 +22,10 @@ from tests.model.faults import Fault, FaultyStore, Kind
 from tests.model.merging import manifests
 from tests.model.opened import opened_over
 from tests.model.process import as_another_process
+from tests.soak import IS_SOAK, usual
 
 
-@pytest.mark.parametrize("racers", [2, 8])
+@pytest.mark.parametrize("racers", usual([4, 2, 8], 1))
 def test_what_racing_writers_were_told_is_written_is_there(
     context: Any, tmp_path: Path, racers: int
 ) -> None:
@@ -34,9 +35,12 @@ def test_what_racing_writers_were_told_is_written_is_there(
     mw.create_table(uri, SCHEMA, primary_key=key, regions=[mw.expression("col0 % 2", "id")])
     links, processes = [], []
     start = context.Event()
+    seconds = 1.5 if IS_SOAK else 0.7
     for number in range(racers):
         ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=write_for_a_while, args=(uri, number, 1.5, start, theirs))
+        process = context.Process(
+            target=write_for_a_while, args=(uri, number, seconds, start, theirs)
+        )
         process.start()
         theirs.close()
         links.append(ours)

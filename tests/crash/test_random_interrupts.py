@@ -29,7 +29,7 @@ import memwal_sql as mw
 from tests.model.waiting import eventually
 from tests.soak import IS_SOAK
 
-INTERRUPTS = 2_000 if IS_SOAK else 60
+INTERRUPTS = 2_000 if IS_SOAK else 30
 KEYS = 20
 SIZE = 8
 SCHEMA = pa.schema(

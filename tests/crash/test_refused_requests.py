@@ -204,7 +204,7 @@ def template(served: tuple[Refuser, dict[str, str]]) -> str:
     return made(served[1])
 
 
-@each("name", usual([*READS], 5))
+@each("name", usual([*READS], 3))
 def test_a_read_whose_requests_are_refused_says_so(
     served: tuple[Refuser, dict[str, str]], no_pauses: None, template: str, name: str
 ) -> None:
@@ -215,7 +215,7 @@ def test_a_read_whose_requests_are_refused_says_so(
         run.refused(place)
 
 
-@each("name", usual([*CHANGES], 8))
+@each("name", usual([*CHANGES], 5))
 def test_a_change_whose_requests_are_refused_says_so(
     served: tuple[Refuser, dict[str, str]],
     no_pauses: None,

@@ -1,6 +1,6 @@
 """Tables whose making ends at any step: told as what they are, and made by the same call.
 
-`MEMWAL_SOAK=10` tries each pair of steps of two that make a table at once, else every second one.
+`MEMWAL_SOAK=10` tries each pair of steps of two that make a table at once, else some.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from planner.regions.text import text_of
 from tests.crash.conftest import with_kinds
 from tests.crash.strikes import stores_by
 from tests.model.process import as_another_process
-from tests.soak import IS_SOAK
+from tests.soak import IS_SOAK, usual
 from tests.write.hooked_store import Call, HookedStore
 
 SCHEMA = pa.schema({"id": pa.int64(), "at": pa.int32(), "n": pa.int64()})
@@ -116,7 +116,7 @@ def test_the_same_call_ends_what_another_one_has_begun(
     steps = begin(str(folder / "whole"), Steps(inf, how, strike), monkeypatch)
     assert steps > 5
     unfinished = 0
-    for nth in range(1, steps + 1):
+    for nth in usual(range(1, steps + 1), 9):
         uri = str(folder / f"table-{nth}")
         begin(uri, Steps(nth, how, strike), monkeypatch)
         try:
@@ -341,7 +341,7 @@ def test_of_two_who_make_a_table_at_once_nobody_breaks_it(
     ends, and the other goes on. What either may write is there, and the table can be opened."""
     pairs = product(enumerate(first_steps), enumerate(second_steps))
     for (first_place, one_step), (second_place, other_step) in pairs:
-        if not IS_SOAK and (first_place + second_place) % 3:
+        if not IS_SOAK and (first_place + second_place + second_dies) % 4:
             continue
         uri = str(fast_folder / f"{one_step}, {other_step}")
         before(uri, monkeypatch)
@@ -404,7 +404,8 @@ def insert(uri: str, key: int) -> None:
 def test_create_table_if_not_exists_opens_what_another_one_makes(
     second_dies: bool, fast_folder: Path, monkeypatch: pytest.MonkeyPatch, no_pauses: None
 ) -> None:
-    for steps in product(["find_lance", "_written", "write_record", "commit_details"], repeat=2):
+    pairs = [*product(["find_lance", "_written", "write_record", "commit_details"], repeat=2)]
+    for steps in usual(pairs, 6):
         uri = str(fast_folder / ", ".join(steps))
         written: list[int] = []
 
@@ -433,7 +434,7 @@ def test_of_many_who_make_a_table_at_the_same_moment_one_does(
     lenient: bool, fast_folder: Path
 ) -> None:
     """Lance by itself makes one table over another then, nearly every second time."""
-    for turn in range(10 if IS_SOAK else 4):
+    for turn in range(10 if IS_SOAK else 2):
         uri, at_once = str(fast_folder / f"table-{turn}"), Barrier(4)
         written: list[int] = []
 
@@ -584,7 +585,8 @@ def test_of_two_that_make_it_at_once_one_does(
 ) -> None:
     """At each step of the first one comes another, with other regions."""
     whole = Steps(inf, "before", interrupts)
-    for nth in range(1, begin(str(folder / "whole"), whole, monkeypatch) + 1):
+    steps = begin(str(folder / "whole"), whole, monkeypatch)
+    for nth in usual(range(1, steps + 1), 8):
         place, made = folder / f"table-{nth}", list[str]()
 
         def making(regions: str, place: Path = place, made: list[str] = made) -> None:

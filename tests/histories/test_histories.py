@@ -46,9 +46,9 @@ def one_of_each_type() -> list[tuple[KeyKind, RegionKind]]:
 
 PLAYED = COMBINATIONS if SOAK > 1 else one_of_each_type()
 ROUTED = [(kind, regions) for kind, regions in COMBINATIONS if not regions.is_manual]
-STATEMENTS = ROUTED if SOAK > 1 else ROUTED[FIRST::24]
-STEPS = 5 if SOAK > 1 else 3
-QUESTIONS = 4
+STATEMENTS = ROUTED if SOAK > 1 else ROUTED[FIRST::32]
+STEPS = 5 if SOAK > 1 else 2
+QUESTIONS = 4 if SOAK > 1 else 3
 
 
 def test_the_sample_has_each_key_type_and_each_region_spec() -> None:

@@ -24,6 +24,7 @@ from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.region.values import value_types
 from memwal_sql.storage.region.versions import RegionManifests
 from planner.regions.field import RegionField
+from tests.each import each
 from tests.interop.lancedb_client import (
     SCHEMA,
     Handle,
@@ -73,13 +74,12 @@ def schema_of(kind: str) -> pa.Schema:
     return pa.schema([pa.field("id", TYPES[kind][0], False), pa.field("v", pa.string())])
 
 
-@pytest.mark.parametrize(
-    ("how", "kind"),
+@each(
+    "how, kind",
     [
         *[(mw.identity, kind) for kind in TYPES],
         *[(partial(mw.lance_bucket, num_buckets=3), kind) for kind in HASHED],
     ],
-    ids=[*(f"identity-{kind}" for kind in TYPES), *(f"bucket-{kind}" for kind in HASHED)],
 )
 def test_lancedb_finds_our_regions_for_keys_of_every_type(
     how: Field, kind: str, tmp_path: Path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -124,9 +125,10 @@ def test_crash_after_the_commit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("others_small", [False, True], ids=["others at once", "others in passes"])
-@pytest.mark.parametrize("small", [False, True], ids=["at once", "in passes"])
-@pytest.mark.parametrize("before_pass", usual([1, 2, 3], 2))
-@pytest.mark.parametrize("generations", [MANY, NO_DELETES], ids=["deletes", "no deletes"])
+@pytest.mark.parametrize(
+    ("generations", "small", "before_pass"),
+    usual([*product([MANY, NO_DELETES], [False, True], [1, 2, 3])], 5),
+)
 def test_a_merger_that_slept_changes_nothing(
     tmp_path: Path,
     within: Any,

@@ -20,7 +20,7 @@ from tests.maintain.merging_tables import as_rows, rows_of
 from tests.model.writing import session_of
 from tests.soak import SOAK
 
-SECONDS = 1.0 * SOAK
+SECONDS = 0.5 * SOAK
 WIDTH = 4
 VECTOR = pa.list_(pa.float32(), WIDTH)
 SCHEMA = pa.schema(

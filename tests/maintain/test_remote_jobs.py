@@ -14,6 +14,7 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.maintain.lease import maintenance_lease
 from memwal_sql.storage import paths
+from memwal_sql.storage.objects.concurrent import ReadWindow
 from memwal_sql.storage.objects.open import open_store
 from tests.maintain.life import create
 from tests.maintain.merging_tables import (
@@ -88,7 +89,8 @@ def test_tombstones_of_all_regions_go_together(
     assert rows_of(found) == {n: n for n in range(1, 400, 2)}
 
 
-def test_jobs_without_work_write_nothing(table: mw.Table, seen: Requests) -> None:
+def test_jobs_without_work_write_nothing(table: mw.Table, seen: Requests, within: Any) -> None:
+    within(ReadWindow.set(seconds=0.0))
     write_generations(table, GENERATIONS)
     table.merge()
     table.build_indexes()

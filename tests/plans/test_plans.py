@@ -14,6 +14,7 @@ import datafusion
 import pytest
 
 import memwal_sql as mw
+from tests.each import each
 from tests.plans.golden import Case, physical_plan, read_cases, sorted_rows, write_cases
 from tests.plans.tables import TABLES, Built
 
@@ -50,7 +51,10 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Set
         setting.built.close()
 
 
-@pytest.mark.parametrize(("table", "number", "case"), CASES, ids=[f"{t}-{n}" for t, n, _ in CASES])
+@each(
+    "table, number, case",
+    CASES,
+)
 def test_plan_is_the_golden_one_and_gives_the_right_rows(
     settings: dict[str, Setting], table: str, number: int, case: Case
 ) -> None:

@@ -3,8 +3,8 @@ since the read began (protocol rules 14 and 15).
 
 A reader in another process learns all that it knows from requests, so what happens after one of
 them happens before the next. `MEMWAL_SOAK=10` tries both all the same, all requests (else each
-fifth one, or ninth of a reader that knows nothing), and all orders of answers that were asked for
-side by side (else one a case). `MEMWAL_SEED=...` chooses others.
+seventh one, or eleventh of a reader that knows nothing), and all orders of answers that were asked
+for side by side (else one a case). `MEMWAL_SEED=...` chooses others.
 """
 
 from __future__ import annotations
@@ -183,10 +183,10 @@ def test_a_strong_read_is_of_one_state_since_it_began(
         return opened_over(life.table.uri, HookedStore)
 
     if warm:
-        stride = 1 if IS_SOAK else 5
+        stride = 1 if IS_SOAK else 7
         _read_while(change, life, _read_before(table, life, read), reader_of, read, stride)
     else:
-        _read_while(change, life, cold, reader_of, read, stride=1 if IS_SOAK else 9)
+        _read_while(change, life, cold, reader_of, read, stride=1 if IS_SOAK else 11)
 
 
 @pytest.mark.parametrize(

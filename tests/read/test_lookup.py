@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 import memwal_sql as mw
+from tests.each import each
 from tests.maintain.life import create, merge_all, rows
 from tests.model.process import as_another_process
 
@@ -26,7 +25,7 @@ def _check(table: mw.Table, expected: dict[int, int]) -> None:
         assert other.get(KEYS).to_pylist() == want
 
 
-@pytest.mark.parametrize("layout", range(3**3))
+@each("layout", range(3**3))
 def test_a_deleted_row_stays_away_wherever_it_and_its_tombstone_are(
     tmp_path: Path, layout: int
 ) -> None:

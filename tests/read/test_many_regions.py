@@ -24,9 +24,10 @@ from tests.each import each
 from tests.maintain.life import create, manifests, rows
 from tests.model.opened import Remote, opened_over
 from tests.model.process import as_another_process
+from tests.soak import SOAK
 from tests.write.hooked_store import Call, HookedStore
 
-REGIONS = 300
+REGIONS = 60
 KEYS = [7, 8]
 Read = Callable[[mw.Table], Any]
 
@@ -101,7 +102,7 @@ def test_regions_that_were_not_looked_at_count_as_pruned(
 
 def test_reads_in_any_order_find_every_row(tmp_path: Path) -> None:
     """Some regions are made after the states of the others were recorded."""
-    for seed in range(6):
+    for seed in range(2 * SOAK):
         sys.stdout.write(f"seed {seed}\n")
         random = Random(seed)
         table = create(tmp_path / str(seed), regions=8)

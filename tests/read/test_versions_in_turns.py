@@ -19,9 +19,9 @@ def test_what_is_kept_serves_every_version(tmp_path: Path, seed: int, within: An
     within(Admission.set(lookup=1 << 30))  # keys are kept at once
     life = Life(tmp_path, seed)
     readers: dict[int | None, mw.Table] = {None: life.table}
-    for number in range(15):
+    for number in range(9):
         what = life.step()
-        if number % 5 == 4:
+        if number % 4 == 3:
             version = life.table.snapshot_regions()
             readers[version] = mw.open_table(life.uri, version=version)
         keys = life.random.sample(range(KEYS + 500), 20)
@@ -48,7 +48,7 @@ def test_a_reader_made_before_a_change_has_a_row_of_each_key(tmp_path: Path, cha
             table.merge()
         else:
             lance.dataset(table.uri).update({"val": "'new'"}, where="id = 5")
-        for _ in range(30):
+        for _ in range(8):
             assert table.get([7]).num_rows == 1
     found = [sorted(reader.read_all()["id"].to_pylist()) for reader in readers]
     assert found == [[5], [5, 6], [5, 6]]

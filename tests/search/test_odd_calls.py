@@ -30,8 +30,8 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> mw.Table:
     return table
 
 
-@pytest.mark.parametrize(("text", "found"), [("log", 0), ("log zzz", 0), ("the", 0), ("", 0)])
-@pytest.mark.parametrize("operator", ["OR", "AND"])
+@each("text, found", [("log", 0), ("log zzz", 0), ("the", 0), ("", 0)])
+@each("operator", ["OR", "AND"])
 def test_more_words_are_required_than_there_are(
     table: mw.Table, text: str, found: int, operator: str
 ) -> None:
@@ -43,7 +43,7 @@ def test_more_words_are_required_than_there_are(
     assert both.num_rows == 5
 
 
-@pytest.mark.parametrize("condition", ["1 = 0", "false", "NULL", "id = NULL", "id < 5 AND 1 = 0"])
+@each("condition", ["1 = 0", "false", "NULL", "id = NULL", "id < 5 AND 1 = 0"])
 def test_a_condition_that_no_row_can_meet_gives_no_rows(table: mw.Table, condition: str) -> None:
     found = [
         table.vector_search("v", [1, 2], 3, condition),

@@ -1,4 +1,7 @@
-"""One Spark for all tests: a master and two executors, each a process with workers of its own."""
+"""One Spark for all tests, which runs two tasks at a time.
+
+A soak has a master and two executors, each a process with workers of its own.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ with warnings.catch_warnings():
     from pyspark.sql import SparkSession
 
 from memwal_sql.spark import register
+from tests.soak import IS_SOAK
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +41,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
-    builder = SparkSession.builder.master("local-cluster[2,1,512]").appName("tests")
+    master = "local-cluster[2,1,512]" if IS_SOAK else "local[2,2]"  # a task fails once
+    builder = SparkSession.builder.master(master).appName("tests")
     for name, value in settings.items():
         builder = builder.config(name, value)
     work = Path.cwd()

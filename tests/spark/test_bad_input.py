@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import lance
@@ -9,35 +10,57 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.types import StructType
 
 import memwal_sql as mw
+from memwal_sql.spark.source import MemWalDataSource
 from tests.spark.frames import frame, load, refusal, save
 
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({}, "is not a table yet; to create it name its key"),
-        ({"primaryKey": "key"}, "primary key column 'key' is not in the schema"),
-        ({"primarykeys": "id"}, "did you mean 'primaryKey'?"),
-        ({"primaryKey": "id", "consistency": "strong"}, "'consistency' means nothing to writing"),
-        ({"primaryKey": "id", "regions": "buckets(id, 8)"}, "regions='buckets(id, 8)'"),
-        ({"primaryKey": "id", "regions": "bucket(val, 8)"}, "val"),
-        ({"primaryKey": "id", "regions": "manual"}, "nothing says which region a row"),
-        ({"primaryKey": "id", "orderBy": "at"}, "orderBy='at' is not a column"),
-        ({"primaryKey": "id", "deleteColumn": "val"}, "it must be boolean"),
-        ({"primaryKey": "id", "operation": "insert"}, "operation='insert' must be one of"),
-        ({"primaryKey": "id", "queryId": "q"}, "queryId and batchId belong together"),
-        ({"primaryKey": "id", "ifExists": "drop"}, "ifExists='drop' must be one of"),
-    ],
-)
-def test_a_write_that_can_not_be_done_is_refused(
-    spark: SparkSession, uri: str, options: dict[str, str], message: str
-) -> None:
-    assert message in refusal(lambda: save(frame(spark, 0, 3, "a"), uri, **options))
-    assert not list(Path(uri).glob("_mem_wal/*"))
+WRITES: list[tuple[dict[str, str], str]] = [
+    ({}, "is not a table yet; to create it name its key"),
+    ({"primaryKey": "key"}, "primary key column 'key' is not in the schema"),
+    ({"primarykeys": "id"}, "did you mean 'primaryKey'?"),
+    ({"primaryKey": "id", "consistency": "strong"}, "'consistency' means nothing to writing"),
+    ({"primaryKey": "id", "regions": "buckets(id, 8)"}, "regions='buckets(id, 8)'"),
+    ({"primaryKey": "id", "regions": "bucket(val, 8)"}, "val"),
+    ({"primaryKey": "id", "regions": "manual"}, "nothing says which region a row"),
+    ({"primaryKey": "id", "orderBy": "at"}, "orderBy='at' is not a column"),
+    ({"primaryKey": "id", "deleteColumn": "val"}, "it must be boolean"),
+    ({"primaryKey": "id", "operation": "insert"}, "operation='insert' must be one of"),
+    ({"primaryKey": "id", "queryId": "q"}, "queryId and batchId belong together"),
+    ({"primaryKey": "id", "ifExists": "drop"}, "ifExists='drop' must be one of"),
+]
+
+
+def refused_write(schema: StructType, uri: str, **options: str) -> str:
+    """The message of the error that the driver raises, asked as Spark asks it."""
+    with pytest.raises(mw.MemWalError) as caught:
+        source(uri, options).writer(schema, overwrite=False)
+    return str(caught.value)
+
+
+def refused_read(uri: str, **options: str) -> str:
+    """The same of a read."""
+    with pytest.raises(mw.MemWalError) as caught:
+        reader = source(uri, options)
+        reader.reader(reader.schema()).partitions()
+    return str(caught.value)
+
+
+def source(uri: str, options: Mapping[str, str]) -> MemWalDataSource:
+    return MemWalDataSource({"path": uri} | {k.lower(): v for k, v in options.items()})
+
+
+def test_a_write_that_can_not_be_done_is_refused(spark: SparkSession, uri: str) -> None:
+    rows = frame(spark, 0, 3, "a")
+    for number, (options, message) in enumerate(WRITES):
+        assert message in refused_write(rows.schema, f"{uri}-{number}", **options), options
+    options, message = WRITES[1]
+    assert message in refusal(lambda: save(rows, uri, **options))
+    assert not list(Path(uri).parent.glob("*/_mem_wal/*"))
 
 
 def test_rows_that_do_not_fit_a_table_are_refused(spark: SparkSession, uri: str) -> None:
@@ -48,12 +71,12 @@ def test_rows_that_do_not_fit_a_table_are_refused(spark: SparkSession, uri: str)
         (rows.withColumn("id", sf.col("id").cast("string")), "'id' is string, and int64 in the"),
         (rows.withColumn("more", sf.lit(1)), "the table has no columns ['more']"),
     ):
-        assert message in refusal(lambda wrong=wrong: save(wrong, uri))
-    assert "not by ['id_bucket', 'val'" in refusal(
-        lambda: save(rows, uri, regions="bucket(id, 2), identity(val)")
+        assert message in refused_write(wrong.schema, uri)
+    assert "not by ['id_bucket', 'val'" in refused_write(
+        rows.schema, uri, regions="bucket(id, 2), identity(val)"
     )
-    assert "has the primary key ['id'], not ['val']" in refusal(
-        lambda: save(rows, uri, primaryKey="val")
+    assert "has the primary key ['id'], not ['val']" in refused_write(
+        rows.schema, uri, primaryKey="val"
     )
     missing = rows.withColumn("id", sf.when(sf.col("id") > 0, sf.col("id")))
     assert "column 'id' is primary key, but row 0 has a null in it" in refusal(
@@ -63,45 +86,42 @@ def test_rows_that_do_not_fit_a_table_are_refused(spark: SparkSession, uri: str)
 
 
 def test_tables_that_can_not_be_written_say_why(spark: SparkSession, tmp_path: Path) -> None:
-    plain = str(tmp_path / "plain")
+    schema = frame(spark, 0, 3, "a").schema
+    plain, manual = str(tmp_path / "plain"), str(tmp_path / "manual")
     lance.write_dataset(pa.table({"id": [1], "val": ["a"]}), plain)
-    assert "without a MemWAL index" in refusal(lambda: save(frame(spark, 0, 3, "a"), plain))
-    manual = str(tmp_path / "manual")
+    assert "without a MemWAL index" in refused_write(schema, plain)
     mw.create_table(manual, SCHEMA, "id", mw.manual())
-    assert "are manual" in refusal(lambda: save(frame(spark, 0, 3, "a"), manual))
-    assert "memory of one process" in refusal(lambda: save(frame(spark, 0, 3, "a"), "memory://x"))
+    assert "are manual" in refused_write(schema, manual)
+    assert "memory of one process" in refused_write(schema, "memory://x")
     nowhere = "/proc/nowhere/table"
-    message = refusal(lambda: save(frame(spark, 0, 3, "a"), nowhere, primaryKey="id"))
+    message = refused_write(schema, nowhere, primaryKey="id")
     assert f"{nowhere} could not be created" in message
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"colums": "id"}, "did you mean 'columns'?"),
-        ({"columns": "nothing"}, "each must be one of ['id', 'val']"),
-        ({"version": "first"}, "version='first' must be a whole number"),
-        ({"version": "99"}, "has no version 99"),
-        ({"consistency": "weak"}, "consistency must be one of"),
-        ({"primaryKey": "id"}, "'primaryKey' means nothing to reading"),
-        ({"rowsPerPartition": "0"}, "rowsPerPartition='0'"),
-        ({"filter": "nothing = 1"}, "filter='nothing = 1' can't be used"),
-        ({"name": "t"}, "it needs option query"),
-        ({"query": "SELECT * FROM memwal", "columns": "id"}, "['columns'] have no meaning with"),
-        ({"query": "INSERT INTO memwal VALUES (1, 'a')"}, "DML not supported"),
-        ({"query": "CREATE TABLE t AS SELECT 1"}, "DDL not supported"),
-        (
-            {"query": "SELECT a.id, b.id, b.val FROM memwal a JOIN memwal b ON a.id = b.id"},
-            "has several columns with the names ['id']: give each a name of its own with AS",
-        ),
-    ],
-)
-def test_a_read_that_can_not_be_done_is_refused(
-    spark: SparkSession, uri: str, options: dict[str, str], message: str
-) -> None:
+READS: list[tuple[dict[str, str], str]] = [
+    ({"colums": "id"}, "did you mean 'columns'?"),
+    ({"columns": "nothing"}, "each must be one of ['id', 'val']"),
+    ({"version": "first"}, "version='first' must be a whole number"),
+    ({"version": "99"}, "has no version 99"),
+    ({"consistency": "weak"}, "consistency must be one of"),
+    ({"primaryKey": "id"}, "'primaryKey' means nothing to reading"),
+    ({"rowsPerPartition": "0"}, "rowsPerPartition='0'"),
+    ({"filter": "nothing = 1"}, "filter='nothing = 1' can't be used"),
+    ({"name": "t"}, "it needs option query"),
+    ({"query": "SELECT * FROM memwal", "columns": "id"}, "['columns'] have no meaning with"),
+    ({"query": "INSERT INTO memwal VALUES (1, 'a')"}, "DML not supported"),
+    ({"query": "CREATE TABLE t AS SELECT 1"}, "DDL not supported"),
+    (
+        {"query": "SELECT a.id, b.id, b.val FROM memwal a JOIN memwal b ON a.id = b.id"},
+        "has several columns with the names ['id']: give each a name of its own with AS",
+    ),
+]
+
+
+def test_a_read_that_can_not_be_done_is_refused(spark: SparkSession, uri: str) -> None:
+    assert "is not a Lance table" in refused_read(uri)
     mw.create_table(uri, SCHEMA, "id")
+    for options, message in READS:
+        assert message in refused_read(uri, **options), options
+    options, message = READS[1]
     assert message in refusal(lambda: load(spark, uri, **options).count())
-
-
-def test_reading_what_is_no_table_says_so(spark: SparkSession, uri: str) -> None:
-    assert "is not a Lance table" in refusal(lambda: load(spark, uri))

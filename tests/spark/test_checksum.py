@@ -19,7 +19,7 @@ from tests.soak import IS_SOAK
 from tests.spark.frames import load, save
 
 Numbers = npt.NDArray[np.int64]
-ROWS = 5_000_000 if IS_SOAK else 100_000
+ROWS = 5_000_000 if IS_SOAK else 20_000
 # Of every row its key, its number and its text count, together.
 QUERY = """
     SELECT count(*) AS n, sum(value) AS total,

@@ -15,6 +15,7 @@ import memwal_sql as mw
 from memwal_sql.spark.options import READ, parse_options
 from memwal_sql.spark.reader import Share
 from memwal_sql.spark.source import MemWalDataSource
+from tests.each import each
 
 SCHEMA = pa.schema(
     {"id": pa.int64(), "word": pa.string(), "number": pa.float64(), "a \"b'": pa.int32()}
@@ -90,7 +91,7 @@ def read(uri: str, **options: str) -> tuple[list[Share], pa.Table]:
     return shares, pa.Table.from_batches([one.cast(schema) for one in batches], schema)
 
 
-@pytest.mark.parametrize("condition", CONDITIONS)
+@each("condition", CONDITIONS)
 def test_the_rows_are_those_that_sql_gives(table: mw.Table, condition: str) -> None:
     context = datafusion.SessionContext()
     context.from_arrow(table.scan().read_all(), "t")

@@ -13,7 +13,7 @@ from tests.sql import panicking_child
 from tests.sql.panicking_child import PLACES, statements
 
 ROOT = Path(__file__).parents[2]
-TIMES = 5 if IS_SOAK else 2
+TIMES = 5 if IS_SOAK else 1
 
 
 def exits(how: str, times: int) -> list[tuple[int, str]]:

@@ -9,6 +9,7 @@ import pytest
 from exec_nodes.base.errors import InvalidCallError
 from memwal_native import MountedTable
 from memwal_sql.session.errors import memwal_errors
+from tests.each import each
 from tests.sql.fakes import FakeProvider
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("text", pa.string())])
@@ -76,7 +77,7 @@ def test_what_is_refused_or_fails_midway_writes_nothing(
     assert provider.inserted == []
 
 
-@pytest.mark.parametrize(
+@each(
     "query",
     [
         "VALUES (8)",
@@ -95,7 +96,7 @@ def test_what_is_refused_or_fails_midway_writes_nothing(
         "SELECT id FROM t",
     ],
 )
-@pytest.mark.parametrize("statement", ["INSERT INTO", "REPLACE INTO"])
+@each("statement", ["INSERT INTO", "REPLACE INTO"])
 def test_the_provider_is_told_of_columns_that_are_left_out_before_anything_runs(
     ctx: datafusion.SessionContext, provider: FakeProvider, statement: str, query: str
 ) -> None:

@@ -17,6 +17,7 @@ from exec_nodes.base.errors import RetryError
 from exec_nodes.node import Metrics, Statistics
 from memwal_native import MountedTable, quick_tables
 from memwal_sql.session.errors import memwal_errors, original_error
+from tests.each import each
 from tests.model.racing import race
 from tests.model.waiting import eventually, reached
 from tests.sql.fakes import FakeProvider, NodeProvider, Rows
@@ -84,7 +85,7 @@ def rows(context: datafusion.SessionContext, query: str) -> list[tuple[Any, ...]
     return sorted(found, key=repr)
 
 
-@pytest.mark.parametrize("query", QUERIES)
+@each("query", QUERIES)
 def test_a_mounted_table_answers_as_an_ordinary_one(
     ctx: datafusion.SessionContext, people: FakeProvider, query: str
 ) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from tests.each import each
 from tests.model.writing import upsert_rows
 
 ROWS = [{"id": 1, "plan": "free", "email": "a@x"}, {"id": 2, "plan": "pro", "email": "b@x"}]
@@ -138,7 +139,7 @@ TYPES = [
 ]
 
 
-@pytest.mark.parametrize("kind", TYPES, ids=str)
+@each("kind", TYPES)
 def test_columns_of_every_type_are_seen_to_become_null(tmp_path: Path, kind: pa.DataType) -> None:
     schema = pa.schema({"id": pa.int64(), "plan": kind})
     table = mw.create_table(tmp_path / "t", schema, "id")

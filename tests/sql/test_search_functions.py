@@ -14,6 +14,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.session.search_provider import SearchProvider
+from tests.each import each
 from tests.model.writing import session_of
 from tests.sql.searching import Searched
 
@@ -240,8 +241,8 @@ def test_named_parameters_get_their_values(searched: Searched) -> None:
     assert found["id"].to_pylist() == searched.nearest(Q, 4)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@each(
+    "call, message",
     [
         ("vector_search('nope', 'v', [1], 1)", r"'nope' is not a table .* there are .*'events'"),
         ("vector_search('events')", "1 arguments are given"),

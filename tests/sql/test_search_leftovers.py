@@ -14,6 +14,7 @@ import pytest
 from datafusion import col, functions, lit
 
 import memwal_sql as mw
+from tests.each import each
 from tests.plans.golden import physical_plan
 from tests.sql.searching import Searched
 
@@ -55,8 +56,8 @@ def test_explain_shows_the_reason(searched: Searched, name: str) -> None:
     assert physical_plan(searched.ctx, query).startswith("RefusedExec: random() < 0.5 can't choose")
 
 
-@pytest.mark.parametrize(
-    ("query", "condition"),
+@each(
+    "query, condition",
     [
         (f"SELECT id FROM {NEAREST} WHERE random() < 2", "random() < 2"),
         (f"SELECT id + 1 AS x FROM {NEAREST} WHERE id * random() < 9", "random"),
@@ -116,7 +117,7 @@ def test_an_insert_of_what_is_refused_writes_nothing(searched: Searched, tmp_pat
     target.close()
 
 
-@pytest.mark.parametrize(
+@each(
     "found",
     [
         f"SELECT id FROM {NEAREST} LIMIT 8",
@@ -127,8 +128,8 @@ def test_an_insert_of_what_is_refused_writes_nothing(searched: Searched, tmp_pat
         "SELECT id FROM found LIMIT 8",
     ],
 )
-@pytest.mark.parametrize(
-    ("where", "rest"),
+@each(
+    "where, rest",
     [
         ("random() < 2", {0, 1}),
         ("id % 2 = 1 OR random() < -1", {1}),
@@ -164,8 +165,8 @@ PICKING = [
 ]
 
 
-@pytest.mark.parametrize("hashed", ["true", "false"])
-@pytest.mark.parametrize("picking", PICKING)
+@each("hashed", ["true", "false"])
+@each("picking", PICKING)
 def test_subqueries_and_joins_that_only_pick_rows_act_on_the_rows_found(
     searched: Searched, picking: str, hashed: str
 ) -> None:
@@ -190,11 +191,9 @@ def test_so_do_those_that_datafusion_makes_of_other_queries(searched: Searched) 
         assert set(searched.sql(query)["id"].to_pylist()) <= nearest
 
 
-@pytest.mark.parametrize("kind", ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
-@pytest.mark.parametrize(
-    "on", ["s.lang = l.lang", "s.lang > l.lang", "s.id > 3 AND s.lang = l.lang"]
-)
-@pytest.mark.parametrize("hashed", ["true", "false"])
+@each("kind", ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
+@each("on", ["s.lang = l.lang", "s.lang > l.lang", "s.id > 3 AND s.lang = l.lang"])
+@each("hashed", ["true", "false"])
 def test_joins_are_not_refused(searched: Searched, kind: str, on: str, hashed: str) -> None:
     context = searched.context({"datafusion.optimizer.prefer_hash_join": hashed})
     for tables in (f"{NEAREST} s {kind} labels l", f"labels l {kind} {NEAREST} s"):

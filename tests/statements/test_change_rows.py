@@ -100,8 +100,8 @@ def test_no_update_of_a_row_is_lost_to_one_that_came_meanwhile(
     table.close()
 
 
-@pytest.mark.parametrize(
-    ("statement", "message"),
+@each(
+    "statement, message",
     [
         ("UPDATE t SET n = 1, n = 2", "set twice, at line 1, column 21"),
         ("UPDATE t SET x = 1", "no such column"),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import memwal_sql as mw
 from memwal_sql.statements.queries.places import Edit, before, edited
+from tests.each import each
 
 SCHEMA = pa.schema({"id": pa.int64(), "n": pa.int64(), "v": pa.list_(pa.float32(), 2)})
 # `?` is a value; one of them is at fault.
@@ -250,7 +251,7 @@ def test_a_table_of_no_catalog_or_schema_is_none(ctx: datafusion.SessionContext,
     assert mw.sql(ctx, f"DROP TABLE IF EXISTS {name}").to_pylist() == []
 
 
-@pytest.mark.parametrize("statement", MISTAKES)
+@each("statement", MISTAKES)
 def test_mistakes_lead_on(ctx: datafusion.SessionContext, statement: str) -> None:
     with pytest.raises(mw.InvalidCallError, match=f"(?s){MISTAKES[statement]}") as caught:
         mw.sql(ctx, statement).collect()

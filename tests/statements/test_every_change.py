@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from tests.each import each
 
 SCHEMA = pa.schema(
     [
@@ -81,10 +82,8 @@ def test_it_may_have_queries_before_it_and_answers_returning(
     table.close()
 
 
-@pytest.mark.parametrize(
-    "returning", ["", "RETURNING *", "RETURNING nope", "RETURNING 1 / (n - n)"]
-)
-@pytest.mark.parametrize(
+@each("returning", ["", "RETURNING *", "RETURNING nope", "RETURNING 1 / (n - n)"])
+@each(
     "statement",
     [
         "INSERT INTO t (id) VALUES (3)",

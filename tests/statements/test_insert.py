@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from tests.each import each
 from tests.soak import SOAK
 from tests.statements.beside_duckdb import BesideDuckDB, live
 from tests.statements.conftest import Meanwhile
@@ -191,8 +192,8 @@ def test_rows_made_of_those_of_the_table_lose_no_update(
     table.close()
 
 
-@pytest.mark.parametrize(
-    ("statement", "message"),
+@each(
+    "statement, message",
     [
         ("INSERT INTO t VALUES ('a', 1)", "2 columns, and 4"),
         ("INSERT INTO t (id, nope) VALUES (1, 2)", "no such column.*, at line 1, column 20"),
@@ -261,7 +262,7 @@ KINDS: dict[str, tuple[pa.DataType, Any]] = {
 }
 
 
-@pytest.mark.parametrize("text", KINDS)
+@each("text", KINDS)
 def test_values_are_read_as_the_types_of_their_columns(
     uri: str, ctx: datafusion.SessionContext, text: str
 ) -> None:

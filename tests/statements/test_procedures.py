@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from tests.each import each
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("n", pa.int32())])
 
@@ -41,8 +42,8 @@ def test_prepared_statements_are_datafusion_s_and_queries(
     table.close()
 
 
-@pytest.mark.parametrize(
-    ("statement", "message"),
+@each(
+    "statement, message",
     [
         ("CALL memwal.nope('t')", "no such procedure; there are.*'merge'"),
         ("CALL memwal.merge", r"Expected: \("),

@@ -73,8 +73,7 @@ OTHERS = (
 )
 
 
-@pytest.mark.parametrize("claimed", [False, True])
-@pytest.mark.parametrize("isolation", ["snapshot", "serializable"])
+@pytest.mark.parametrize(("isolation", "claimed"), [("snapshot", False), ("serializable", True)])
 def test_no_update_is_lost(fast_folder: Path, isolation: Any, claimed: bool) -> None:
     for number, other in enumerate(OTHERS):
         if claimed and other in (write_buffered, write_here):

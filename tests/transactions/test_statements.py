@@ -63,8 +63,15 @@ AFTER = [(1, 95), (2, 105)]
 NOTES = [(1, "has 95"), (2, "has 105")]
 
 
-@pytest.mark.parametrize("ends", ["COMMIT", "END TRANSACTION", "ROLLBACK", "ROLLBACK WORK"])
-@pytest.mark.parametrize("begins", ["BEGIN", "START TRANSACTION ISOLATION LEVEL SERIALIZABLE"])
+@pytest.mark.parametrize(
+    ("begins", "ends"),
+    [
+        ("BEGIN", "COMMIT"),
+        ("START TRANSACTION ISOLATION LEVEL SERIALIZABLE", "END TRANSACTION"),
+        ("BEGIN", "ROLLBACK"),
+        ("START TRANSACTION ISOLATION LEVEL SERIALIZABLE", "ROLLBACK WORK"),
+    ],
+)
 def test_statements_between_begin_and_commit_are_one_transaction(
     tables: dict[str, mw.Table], ctx: mw.SessionContext, begins: str, ends: str
 ) -> None:

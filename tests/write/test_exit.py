@@ -44,7 +44,7 @@ ENDS = {
 
 def test_no_row_is_lost_at_the_end_of_a_process(tmp_path: Path) -> None:
     children = {}
-    for number, (name, code) in enumerate(usual([*ENDS.items()], 5)):
+    for number, (name, code) in enumerate(usual([*ENDS.items()], 3)):
         uri = str(tmp_path / str(number))
         mw.create_table(uri, SCHEMA, "id", regions=[mw.bucket("id", 3)] if number % 2 else None)
         command = [sys.executable, "-c", BEGIN + code, uri]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from exec_nodes.keys.hash_index import KeyIndex
 from exec_nodes.keys.keys import KeyBatch, KeyColumn
 from tests.model.racing import race
+from tests.soak import SOAK
 
 KINDS = [
     *(pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint32(), pa.int64()),
@@ -39,7 +40,7 @@ def batch(numbers: list[int], kind: pa.DataType = pa.int64()) -> KeyBatch:  # no
     return KeyBatch(pa.table(of_keys, [str(place) for place in range(len(of_keys))]))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150 * SOAK, deadline=None)
 @given(
     st.lists(st.lists(keys, max_size=8), min_size=1, max_size=20),
     st.sampled_from(KINDS),

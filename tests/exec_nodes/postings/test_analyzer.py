@@ -20,6 +20,7 @@ from exec_nodes.postings import analyzer as module
 from exec_nodes.postings.analyzer import DEFAULTS, Analyzer
 from exec_nodes.postings.lance_index import open_index
 from exec_nodes.resident.store import ResidentStore
+from tests.each import each
 from tests.exec_nodes.text.twin import decoded
 
 TEXTS = [
@@ -62,7 +63,7 @@ PARAMETERS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("parameters", PARAMETERS, ids=str)
+@each("parameters", PARAMETERS)
 def test_tokens_are_those_of_an_index_with_these_parameters(
     parameters: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ import pytest
 from exec_nodes.postings.lance_index import LancePartition
 from exec_nodes.resident.store import ResidentStore
 from memwal_native import TokenList
+from tests.each import each
 
 ALPHABET = "abcéñ字語🙂"
 TOKENS = sorted(
@@ -57,8 +58,8 @@ def near(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return partition.near
 
 
-@pytest.mark.parametrize("most", [0, 1, 2, 3, 9])
-@pytest.mark.parametrize("prefix", [0, 1, 2, 8])
+@each("most", [0, 1, 2, 3, 9])
+@each("prefix", [0, 1, 2, 8])
 def test_every_token_within_the_distance_is_found_and_no_other(
     near: Near, most: int, prefix: int
 ) -> None:

@@ -21,6 +21,7 @@ from exec_nodes.resident.store import ResidentStore
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import Source
 from planner.model import TableInfo
+from tests.each import each
 from tests.exec_nodes.kinds import COLUMNS
 from tests.exec_nodes.tables import (
     DELETED,
@@ -76,8 +77,8 @@ def test_scan_pushes_projection_filters_and_limit(tmp_path: Path) -> None:
     assert 2 <= sum(b.num_rows for b in limited) <= 13
 
 
-@pytest.mark.parametrize("indexed", [False, True])
-@pytest.mark.parametrize("kind", COLUMNS)
+@each("indexed", [False, True])
+@each("kind", COLUMNS)
 def test_every_key_type_is_looked_up_exactly(tmp_path: Path, kind: str, indexed: bool) -> None:
     column = COLUMNS[kind]
     schema = pa.schema([pa.field("My key", column.type, False), pa.field("v", pa.int64())])

@@ -32,6 +32,7 @@ from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
 from memwal_sql.storage.region.versions import RegionManifests
 from memwal_sql.storage.wal.entry import entry_schema
 from memwal_sql.storage.wal.log import Wal, encode_entry, encode_fence
+from tests.each import each
 from tests.interop.native import create_native, native_writer
 from tests.maintain.life import NOW, SCHEMA, collect, create, flush, merge_all, rows, values
 from tests.model.folder_state import folder_state
@@ -115,10 +116,14 @@ class Site:
         assert wal.append(max(wal.positions()) + 1, data).landed
 
 
-@pytest.fixture
-def site(template: Path, tmp_path: Path) -> Site:
+def copy_of(template: Path, tmp_path: Path) -> Site:
     shutil.copytree(template, tmp_path / "t")
     return Site(tmp_path / "t", sorted(manifests(str(tmp_path / "t")))[0])
+
+
+@pytest.fixture
+def site(template: Path, tmp_path: Path) -> Site:
+    return copy_of(template, tmp_path)
 
 
 Damage = Callable[[Site], object]
@@ -458,18 +463,17 @@ def foreign_folder(site: Site) -> None:
     site.file("_mem_wal/mine").mkdir()
 
 
-@pytest.mark.parametrize(
-    ("severity", "check", "text", "damage"),
-    [pytest.param(*case, id=f"{case[1]}: {case[2]}") for case in CASES],
-)
+@each("severity, check, text, damage", CASES)
 def test_damage_is_found_where_it_is(
-    site: Site,
+    template: Path,
+    tmp_path: Path,
     sound: set[tuple[str, str]],
     severity: Severity,
     check: str,
     text: str,
     damage: Damage,
 ) -> None:
+    site = copy_of(template, tmp_path)
     damage(site)
     damaged = folder_state(site.folder)
     report = mw.open_table(site.uri).check()

@@ -368,7 +368,7 @@ def test_merges_are_not_kept_from_their_work(tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     rows: dict[int, int] = {}
-    for number in range(25):
+    for number in range(12):
         changed = dict.fromkeys(range(number * 3, number * 3 + 20), number)
         write(table, [(changed, [number])])
         rows.update(changed)

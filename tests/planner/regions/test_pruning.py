@@ -23,7 +23,7 @@ from planner.regions.spec import RegionSpec
 from planner.regions.text import spec_of
 from tests.each import each
 from tests.planner.predicates.said import Said
-from tests.soak import usual
+from tests.soak import SOAK, usual
 
 SCHEMA = pa.schema(
     [
@@ -218,7 +218,7 @@ FIELD_LISTS = st.lists(
 
 @pytest.mark.slow
 @given(rows=ROWS, fields=FIELD_LISTS, condition=CONDITIONS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80 * SOAK, deadline=None)
 def test_connected_conditions_never_prune_a_region_with_a_matching_row(
     rows: list[dict[str, object]], fields: list[RegionField], condition: str
 ) -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from tests.each import each
 from tests.soak import IS_SOAK
 
 SCHEMA = pa.schema(
@@ -163,7 +164,7 @@ def _check(tables: tuple[datafusion.SessionContext, mw.Table], condition: str) -
     return True
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_random_conditions_keep_the_rows_that_datafusion_keeps(
     tables: tuple[datafusion.SessionContext, mw.Table], name: str
 ) -> None:
@@ -171,7 +172,7 @@ def test_random_conditions_keep_the_rows_that_datafusion_keeps(
     assert sum(_check(tables, _condition(rng, name)) for _ in range(8 if IS_SOAK else 3)) > 0
 
 
-@pytest.mark.parametrize(
+@each(
     "condition",
     [
         "f64 = 15.5",

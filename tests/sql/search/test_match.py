@@ -16,6 +16,7 @@ from lance.lance import tokenize
 
 import memwal_sql as mw
 from exec_nodes.resident.admission import Admission
+from tests.each import each
 from tests.soak import SOAK
 
 WORDS = ("tree", "trees", "Log", "logging", "the", "write", "ahead", "naïve", "a-b")
@@ -92,9 +93,7 @@ def texts(
     made.writer.close()
 
 
-@pytest.mark.parametrize(
-    "words", ["tree", "Trees log", "the", "the write", "NAÏVE", "logging ahead", "a", "", "b x"]
-)
+@each("words", ["tree", "Trees log", "the", "the write", "NAÏVE", "logging ahead", "a", "", "b x"])
 def test_rows_have_all_tokens(texts: Texts, words: str) -> None:
     assert texts.ids(f"match(body, '{words}')") == texts.expected(words)
     assert texts.ids(f"match(title, '{words}')") == texts.expected(words, "title")

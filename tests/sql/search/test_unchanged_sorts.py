@@ -12,6 +12,7 @@ import pytest
 from datafusion import udf
 
 import memwal_sql as mw
+from tests.each import each
 
 ROWS = {"id": [1, 2, 3], "n": [3, 1, 2], "v": [[0.0, 1.0], [2.0, 2.0], [-1.0, 0.5]]}
 
@@ -52,7 +53,7 @@ def test_it_changes_where_nothing_is_in_between(table: mw.Table) -> None:
         assert "NearestExec: k=2" in plan_of(session(table), query, **parameters)
 
 
-@pytest.mark.parametrize(
+@each(
     "query",
     [
         "SELECT id FROM t ORDER BY array_distance(v, [1, 2])",

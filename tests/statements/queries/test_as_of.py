@@ -11,6 +11,7 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.storage.base.versions import read_base_version
 from memwal_sql.storage.objects.open import open_store
+from tests.each import each
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("n", pa.int64())])
 State = dict[int, int]
@@ -119,8 +120,8 @@ def test_a_name_that_is_none_is_told_with_tags_and_checkpoints(
     table.close()
 
 
-@pytest.mark.parametrize("words", ["VERSION", "TIMESTAMP"])
-@pytest.mark.parametrize(
+@each("words", ["VERSION", "TIMESTAMP"])
+@each(
     "value",
     [
         *([1], {"a": 1}, b"ab", True, 2**63, 2**64 - 1),

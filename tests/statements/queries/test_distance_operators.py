@@ -11,6 +11,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.statements.queries.distance_operators import with_distances
+from tests.each import each
 
 VECTORS = np.array([[1, 2], [3, -1], [0, 0.5], [-2, 2], [0.25, 1]], np.float32)
 Q = [0.5, 1.5]
@@ -92,8 +93,8 @@ def test_a_parameter_may_be_a_vector_as_text(
     assert "NearestExec" in found.execution_plan().display_indent()
 
 
-@pytest.mark.parametrize("operator", ["<->", "<=>", "<#>"])
-@pytest.mark.parametrize(
+@each("operator", ["<->", "<=>", "<#>"])
+@each(
     "text",
     [
         *("nope", "", "{}", "3"),

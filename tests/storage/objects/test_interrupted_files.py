@@ -36,7 +36,7 @@ from tests.soak import IS_SOAK
 
 pytestmark = pytest.mark.slow
 
-STRIDE = 1 if IS_SOAK else 40
+STRIDE = 1 if IS_SOAK else 80
 _OF_FILES: tuple[ModuleType, ...] = (contextlib, descriptors, local, local_folders, whole_file)
 
 

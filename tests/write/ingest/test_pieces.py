@@ -90,7 +90,7 @@ def entries(store: HookedStore, table: Table, data: Any, **options: Any) -> list
     return sizes[1:]  # without the fence
 
 
-@pytest.mark.parametrize("form", FORMS)
+@each("form", FORMS)
 def test_a_large_call_of_any_form_is_written_in_small_entries(form: str, tmp_path: Path) -> None:
     table, rows = Table(tmp_path), given()
     sizes = entries(HookedStore(table.store), table, FORMS[form](rows))

@@ -66,7 +66,7 @@ def test_random_queries_find_the_rows_and_scores_of_one_lance_index(
 ) -> None:
     rng = Random(f"{rows} {sorted(analyzer)}")
     sources, merged = random_sources(rng, analyzer, rows)
-    for _ in range(10 * SOAK):
+    for _ in range(6 * SOAK):
         ours, theirs = random_query(rng)
         check_tree(search(ours, sources), merged.search(theirs))
 
@@ -80,7 +80,7 @@ def check_tree(found: Ranking, expected: Ranking) -> None:
 def test_random_combined_fields_queries_find_the_rows_and_scores_of_lance() -> None:
     rng = Random("combined fields")
     sources, merged = random_sources(rng, SIMPLE, 80)
-    for _ in range(40):
+    for _ in range(24 * SOAK):
         ours, theirs = random_combined(rng)
         check_tree(search(ours, sources), merged.search(theirs))
 
@@ -90,7 +90,7 @@ def test_random_combined_fields_queries_find_the_rows_and_scores_of_lance() -> N
 def test_a_limit_gives_the_first_rows_of_the_whole_result(k: int) -> None:
     rng = Random(f"limit {k}")
     sources, _ = random_sources(rng, SIMPLE, 300)
-    for _ in range(60):
+    for _ in range(30 * SOAK):
         ours, _ = random_query(rng, rng.choice((COLUMNS, COLUMNS[1:])))
         assert search(ours, sources, k) == dict(list(search(ours, sources).items())[:k])
 
@@ -127,7 +127,7 @@ def test_the_same_rows_in_1_2_4_or_8_sources_give_identical_results() -> None:
         sources_of(texts, [rng.randrange(parts) for _ in range(120)], SIMPLE)
         for parts in (1, 2, 4, 8)
     ]
-    for _ in range(60):
+    for _ in range(30 * SOAK):
         ours, _ = random_query(rng)
         first, *others = [search(ours, sources) for sources in layouts]
         assert all(other == first for other in others)
@@ -145,7 +145,7 @@ def test_stale_rows_are_not_found_and_change_no_score() -> None:
         for column, values in texts.items()
     }
     without = sources_of(only_live, parts, SIMPLE)
-    for _ in range(60):
+    for _ in range(30 * SOAK):
         ours, _ = random_query(rng)
         assert search(ours, with_stale, dead=dead) == search(ours, without)
 
@@ -255,7 +255,7 @@ def test_slop_is_the_number_of_words_allowed_between_two_neighbours() -> None:
     merged = LanceRanking(table, {"body": ANALYZER})
     sources = sources_of({"body": texts}, [n % 3 for n in range(len(texts))], ANALYZER)
     lost = 0
-    for _ in range(60):
+    for _ in range(30 * SOAK):
         phrase = " ".join(rng.choice(letters) for _ in range(rng.randint(1, 4)))
         slop = rng.choice((0, 0, 1, 2, 3))
         ours = search(Phrase(phrase, "body", slop), sources)

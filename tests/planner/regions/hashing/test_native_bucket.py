@@ -56,7 +56,7 @@ def pylance_buckets(array: pa.Array, num_buckets: int) -> list[int]:
     return column
 
 
-@pytest.mark.parametrize("kind", TYPES, ids=str)
+@each("kind", TYPES)
 @given(raw=st.lists(st.none() | SIGNED, max_size=30), num_buckets=st.integers(1, 2**31 - 1))
 @settings(max_examples=30, deadline=None)
 def test_fixed_width_values_get_native_buckets(
