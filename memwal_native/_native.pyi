@@ -90,8 +90,9 @@ class ResidentStream:
     def __init__(
         self, columns: int, limit: int | None, union: StreamCounts, live: StreamCounts
     ) -> None:
-        """Of the first `columns` of what is added, and no more than `limit` rows. Counted for the
-        node that puts sources together, and for the one that drops stale rows."""
+        """The first `columns` of what is added are the output, of which there are no more than
+        `limit` rows. Rows are counted for the node that puts sources together, and for the one that
+        drops stale rows."""
 
     def add(
         self,

@@ -58,7 +58,7 @@ pub fn batches(
         let batch = loop {
             if let Some(batches) = &mut resident {
                 match guarded(|| Batches::next(batches).transpose())? {
-                    // So that a query of which no row meets the conditions can be cancelled.
+                    // A query can be cancelled although no row meets its conditions.
                     Some(batch) if batch.num_rows() == 0 => yield_now().await,
                     batch => break batch,
                 }

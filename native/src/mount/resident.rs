@@ -83,11 +83,11 @@ impl Counts {
 struct Piece {
     rows: RecordBatch,
     conditions: Vec<Arc<dyn PhysicalExpr>>,
-    /// None if all are.
+    /// Which rows live; None if all do.
     live: Option<BooleanBuffer>,
-    /// Rows a batch.
+    /// The rows of a batch.
     size: usize,
-    /// Of the node that reads the source.
+    /// The counts of the node that reads the source.
     counts: Arc<Counts>,
 }
 
@@ -98,7 +98,7 @@ pub struct ResidentStream {
     columns: usize,
     limit: Option<usize>,
     pieces: Vec<Piece>,
-    /// Of the node that puts sources together, and of the one that drops stale rows.
+    /// The counts of the node that puts sources together, and of the one that drops stale rows.
     union: Arc<Counts>,
     live: Arc<Counts>,
 }
@@ -179,7 +179,7 @@ impl ResidentStream {
 }
 
 fn batch_rows(rows: &RecordBatch) -> usize {
-    // Of a slice, without the rest of the buffers.
+    // A slice counts without the rest of its buffers.
     let sizes = rows.columns().iter().map(|column| column.to_data().get_slice_memory_size());
     let bytes: usize = sizes.map(|size| size.unwrap_or(0)).sum();
     (BATCH_BYTES / (bytes / rows.num_rows().max(1)).max(1)).clamp(1, BATCH_ROWS)
