@@ -23,6 +23,7 @@ from exec_nodes.base.tasks import background_by
 from exec_nodes.resident.store import ResidentStore
 from memwal_sql import create
 from memwal_sql.errors import OutcomeUnknownError, StoreUnavailableError
+from memwal_sql.maintain.gc.transactions import RecordCollection
 from memwal_sql.state import open_writers
 from memwal_sql.storage.generation import write
 from memwal_sql.storage.objects import memory
@@ -193,6 +194,8 @@ def simulated(seed: str) -> Iterator[None]:
         # What one process makes for itself no other waits for.
         within.enter_context(patch.object(ResidentStore, "locked", lambda *_: Lock()))
         within.enter_context(patch.object(memory, "time", _Time))
+        # Records are kept for a week; the collector's clock is not the schedule's.
+        within.enter_context(patch.object(RecordCollection, "old", lambda *_: []))
         own = {"clock": _clock, "sleep": _sleep, "random": Random(f"{seed} turns").random}
         made = mw.TableWriter.__init__
         defaults = {**(made.__kwdefaults__ or {}), **own}
