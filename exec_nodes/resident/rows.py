@@ -54,14 +54,13 @@ class ResidentRows:
     ) -> list[tuple[pa.Table, RowAddresses]] | None:
         """The columns of `schema`, which are stored, of the rows of `fragments`, and where these
         are; None unless all are kept."""
-        tables = [self._columns.whole(fragment, schema) for fragment in fragments]
-        pairs = zip(tables, fragments, strict=True)
-        kept = [
-            (table.select(schema.names), self._columns.addresses(fragment))
-            for table, fragment in pairs
-            if table is not None
-        ]
-        return kept if len(kept) == len(tables) else None
+        kept = []
+        for fragment in fragments:
+            table = self._columns.whole(fragment, schema)
+            if table is None:
+                return None
+            kept.append((table.select(schema.names), self._columns.addresses(fragment)))
+        return kept
 
     def filtered(self, parts: int, schema: pa.Schema) -> None:
         """Note that Lance applies conditions in a scan of so many parts, as not all columns of
