@@ -92,7 +92,7 @@ def _asked(session: SessionContext, query: str) -> Callable[[], pa.Table]:
 
 
 def _same(ours: pa.Table, theirs: pa.Table) -> bool:
-    """Whether two answers are equal, but for the last digits of sums in another order."""
+    """Whether two answers are equal; sums may differ in their last digits."""
     pairs = zip(ours.columns, theirs.columns, strict=True)
     return ours.num_rows == theirs.num_rows and all(
         np.allclose(mine, other) if pa.types.is_floating(mine.type) else mine.equals(other)

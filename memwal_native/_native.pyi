@@ -64,7 +64,7 @@ class LiveRows:
     """Which rows of a source live."""
 
     def __init__(self, addresses: _Uint64s, stale: _Uint64s) -> None:
-        """Those of the rows at `addresses` that are not in `stale`, both ascending."""
+        """The rows at `addresses` live that are not in `stale`; both are ascending."""
 
     def after(self, rows: int) -> LiveRows:
         """Without the first rows."""

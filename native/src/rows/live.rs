@@ -15,7 +15,7 @@ pub struct LiveRows(pub Option<BooleanBuffer>);
 
 #[pymethods]
 impl LiveRows {
-    /// Those of the rows at `addresses` that are not in `stale`, both ascending.
+    /// The rows at `addresses` live that are not in `stale`; both are ascending.
     #[new]
     fn new(
         py: Python<'_>,
