@@ -109,14 +109,17 @@ class RegionChanges:
     def reaches(self, offset: ChangeOffset) -> bool:
         """Whether the region has ever reached `offset`. Raises CorruptFileError if the entry there,
         which was complete when the place was recorded, is damaged."""
-        if offset.position <= self._region.refresh().replay_after_wal_entry_position:
+        if self._is_flushed(offset.position):
             return True
         try:
-            return self._wal.read(offset.position) is not None
+            if self._wal.read(offset.position) is not None:
+                return True
         except TornEntryError:
             if not is_skipped(self._wal, offset.position):
                 raise
             return True
+        # It may have been flushed and collected meanwhile (protocol rule 15).
+        return self._is_flushed(offset.position)
 
     def batches(
         self, after: ChangeOffset, until: ChangeOffset | None = None
@@ -252,8 +255,11 @@ class RegionChanges:
             return manifest, until.position
         return manifest, self._region.log_end.last()
 
+    def _is_flushed(self, position: int) -> bool:
+        return position <= self._region.refresh().replay_after_wal_entry_position
+
     def _missing(self, position: int) -> ChangesCollectedError | CorruptFileError:
-        if position > self._region.refresh().replay_after_wal_entry_position:
+        if not self._is_flushed(position):
             return self._wal.missing(position)
         return ChangesCollectedError(
             f"region {self._region.name}: the changes at WAL position {position} were collected: "
