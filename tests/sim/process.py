@@ -11,6 +11,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from random import Random
 from threading import Lock, local
@@ -23,17 +24,19 @@ from exec_nodes.base.tasks import background_by
 from exec_nodes.resident.store import ResidentStore
 from memwal_sql import create
 from memwal_sql.errors import OutcomeUnknownError, StoreUnavailableError
-from memwal_sql.maintain.gc.transactions import RecordCollection
+from memwal_sql.maintain.gc import collector
 from memwal_sql.state import open_writers
 from memwal_sql.storage.generation import write
 from memwal_sql.storage.objects import memory
 from memwal_sql.storage.objects.open import open_store
+from memwal_sql.storage.records import transactions
 from memwal_sql.storage.retries import Pauses
-from memwal_sql.write import lifecycle
+from memwal_sql.write import coordinator, lifecycle
 from tests.model.resident import another_store
 from tests.sim.schedule import Fault, Gone, Schedule
 
-_STEP_SECONDS = 0.01
+# Lance's files and commits have the machine's time; to a collection of garbage all of them are old.
+_BEGIN_SECONDS = 4e9
 _thread = local()
 _numbers = itertools.count(10_000)
 
@@ -54,7 +57,7 @@ class Process:
 
     def clock(self) -> float:
         """Seconds; `jump` moves it."""
-        return self.schedule.now * _STEP_SECONDS + self._skew
+        return self.schedule.seconds + self._skew
 
     def sleep(self, seconds: float) -> None:
         """Let others go on; the clock says afterwards that the time is over."""
@@ -130,7 +133,8 @@ class _Store:
 
 
 class _System:
-    """The module `os`, with the process id of the simulated process and random bytes of a seed."""
+    """The modules `os` and `secrets`, with the process id of the simulated process and random bytes
+    of a seed."""
 
     def __init__(self, rng: Random) -> None:
         self._rng = rng
@@ -144,6 +148,9 @@ class _System:
 
     def urandom(self, count: int) -> bytes:
         return self._rng.randbytes(count)
+
+    def randbits(self, count: int) -> int:
+        return self._rng.getrandbits(count)
 
 
 def _no_thread(*_: Any, **__: Any) -> Any:
@@ -167,7 +174,11 @@ class _Time:
     @staticmethod
     def time() -> float:
         process: Process | None = getattr(_thread, "process", None)
-        return process.schedule.now * _STEP_SECONDS if process else 0.0
+        return _BEGIN_SECONDS + (process.schedule.seconds if process else 0.0)
+
+    @classmethod
+    def utc_now(cls) -> datetime:
+        return datetime.fromtimestamp(cls.time(), UTC)
 
 
 def _opened(*args: Any, **options: Any) -> Any:
@@ -186,6 +197,8 @@ def simulated(seed: str) -> Iterator[None]:
         within.enter_context(background_by(lambda call: call()))
         for module in (open_writers, lifecycle, uuid, write):
             within.enter_context(patch.object(module, "os", system))
+        within.enter_context(patch.object(transactions, "secrets", system))
+        within.enter_context(patch.object(coordinator, "utc_now", _Time.utc_now))
         within.enter_context(patch.object(create, "open_store", _opened))
         within.enter_context(patch.object(threads, "start_call", _no_thread))
         within.enter_context(patch.object(transient_threads, "Thread", _no_thread))
@@ -194,8 +207,9 @@ def simulated(seed: str) -> Iterator[None]:
         # What one process makes for itself no other waits for.
         within.enter_context(patch.object(ResidentStore, "locked", lambda *_: Lock()))
         within.enter_context(patch.object(memory, "time", _Time))
-        # Records are kept for a week; the collector's clock is not the schedule's.
-        within.enter_context(patch.object(RecordCollection, "old", lambda *_: []))
+        collecting = collector.collect_garbage
+        defaults = {**(collecting.__kwdefaults__ or {}), "clock": _Time.time}
+        within.enter_context(patch.object(collecting, "__kwdefaults__", defaults))
         own = {"clock": _clock, "sleep": _sleep, "random": Random(f"{seed} turns").random}
         made = mw.TableWriter.__init__
         defaults = {**(made.__kwdefaults__ or {}), **own}

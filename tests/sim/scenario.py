@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 import memwal_sql as mw
+from memwal_sql.maintain.gc.transactions import KEPT_SECONDS
 from memwal_sql.write.statement import Isolation
 from tests.histories.register import Kind, explains
 from tests.sim.actors import (
@@ -89,6 +90,8 @@ def _check(uris: list[str], schedule: Schedule, actors: list[Actor], *, serial: 
     for table in process.tables:
         table.flush()
         table.merge()
+    schedule.idle(2 * KEPT_SECONDS)
+    for table in process.tables:
         table.collect_garbage(older_than=timedelta(0))
     end.read(range(KEYS), lambda: process.table.scan(consistency="manifest").read_all())
     _check_reports(process)

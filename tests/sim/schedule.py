@@ -9,6 +9,7 @@ from random import Random
 from threading import Semaphore, Thread
 
 _LONGEST_SECONDS = 30.0
+_STEP_SECONDS = 0.01
 _PUTS = frozenset({"put", "put_if_absent"})
 
 
@@ -35,13 +36,14 @@ class Schedule:
 
     Attributes:
         rng: decides everything.
-        now: the number of steps so far, which is the clock of a run.
+        now: the number of steps so far.
         trace: the last steps, as text.
     """
 
     def __init__(self, seed: str) -> None:
         self.rng = Random(seed)
         self.now = 0
+        self._idle_seconds = 0.0
         self.trace: list[str] = []
         self.fault_rate = self.rng.choice((0.0, 0.0, 0.01, 0.03))
         self._eagerness = self.rng.choice((0.02, 0.1, 0.3, 0.8))
@@ -74,6 +76,16 @@ class Schedule:
         """The next moment."""
         self.now += 1
         return self.now
+
+    @property
+    def seconds(self) -> float:
+        """The time since the begin."""
+        return self.now * _STEP_SECONDS + self._idle_seconds
+
+    def idle(self, seconds: float) -> None:
+        """Let time pass in which nobody does anything; requests that are late by then are lost."""
+        self._late.clear()
+        self._idle_seconds += seconds
 
     def step(self, name: str, request: str) -> None:
         """Let another thread go on, perhaps, before a request of the thread `name`."""
