@@ -73,6 +73,12 @@ class BaseVersions:
         """The latest base version, which is served from now on."""
         return self._tracker.loaded if self.pinned else self._served.catch_up()
 
+    def refresh(self) -> None:
+        """Serve the latest base version from now on. Raises ReopenError if another table is there
+        now."""
+        if not self.pinned:
+            self._served.refresh()
+
     def latest(self) -> BaseTable:
         """The latest base version; the own version of a pinned handle."""
         return self._tracker.loaded if self.pinned else self._tracker.latest()

@@ -108,7 +108,14 @@ class ServedVersion:
 
     def catch_up(self) -> BaseTable:
         """Serve the latest version from now on: an older one can't be read any more."""
-        latest = self._tracker.reload()
+        return self._serve_now(self._tracker.reload())
+
+    def refresh(self) -> None:
+        """Serve the latest version from now on, with as many requests as a writer makes for it.
+        Raises ReopenError if another table is there now."""
+        self._serve_now(self._tracker.latest_verified())
+
+    def _serve_now(self, latest: BaseTable) -> BaseTable:
         self._serve(latest)
         self._let_go()
         return latest

@@ -112,9 +112,7 @@ class TableHandle:
     def refresh(self) -> None:
         """Read the newest version, as every read and write does, and take `schema`, `info` and
         `version` from it. Raises ReopenError if another table is at this location now."""
-        if not self._pinned:
-            self._tracker.latest_verified()
-            self.catch_up()
+        self._collector.refresh()
 
     def catch_up(self) -> None:
         """Read the newest base version from now on.
