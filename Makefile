@@ -30,7 +30,7 @@ REQUIREMENTS := import tomllib; \
 
 DOCS_VENV ?= .venv-docs
 
-.PHONY: help setup demo test test-fast check mutants spec wheel format docs bench bench-s3 bench-peers bench-spark soak clean
+.PHONY: help setup demo test test-fast check mutants spec wheel format docs bench bench-s3 bench-large bench-peers bench-spark soak clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ bench: setup ## Measure against plain and native Lance (half an hour)
 
 bench-s3: setup ## Count requests and rounds on an S3 server (some minutes; with Go, versitygw)
 	@$(BIN)/python -m benchmarks.s3
+
+bench-large: setup ## Measure tables of 1 to 100 million rows (half an hour, 20 GB of disk)
+	@$(BIN)/python -m benchmarks.large
 
 bench-peers: setup ## Do mixed work beside LanceDB, Delta, Iceberg, DuckDB, SQLite (some minutes)
 	@$(BIN)/python -c '$(EXTRA_REQUIREMENTS)' bench | xargs -d '\n' $(BIN)/python -m pip install --quiet

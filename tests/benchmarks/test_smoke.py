@@ -5,11 +5,14 @@ Some run in each run of the tests, all with `MEMWAL_SOAK=10`.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from rich.console import Console
 
+from benchmarks import large
 from benchmarks.__main__ import BENCHMARKS, run
 from benchmarks.peers import __main__ as peers
 from benchmarks.support.result import print_report, write_json
@@ -39,6 +42,16 @@ def test_benchmarks_run_in_one_folder_and_their_answers_are_right(tmp_path: Path
     write_json(results, {"python": "3"}, tmp_path / "figures.json")
     assert all(result.work in console.export_text(clear=False) for result in results)
     assert (tmp_path / "figures.json").read_text().count('"work"') == len(results)
+
+
+@pytest.mark.skipif(not IS_SOAK, reason="four processes; run by MEMWAL_SOAK=10")
+def test_a_table_grows_and_a_chart_shows_it(tmp_path: Path) -> None:
+    picture, figures = tmp_path / "chart.svg", tmp_path / "figures.json"
+    files = ["--folder", str(tmp_path), "--chart", str(picture), "--output", str(figures)]
+    assert large.main(["--rows", "1000", "3000", *files]) == 0
+    assert set(json.loads(figures.read_text())) == {"1000", "3000"}
+    drawn = [element.tag.rpartition("}")[2] for element in ElementTree.parse(picture).iter()]
+    assert drawn.count("polyline") == drawn.count("rect") > 0
 
 
 def test_peers_do_the_same_work_and_their_answers_are_right(
