@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from benchmarks import large
 from benchmarks.__main__ import BENCHMARKS, run
+from benchmarks.large import __main__ as large
 from benchmarks.peers import __main__ as peers
 from benchmarks.support.result import print_report, write_json
 from tests.soak import IS_SOAK
