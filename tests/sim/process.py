@@ -37,6 +37,7 @@ from tests.sim.schedule import Fault, Gone, Schedule
 
 # Lance's files and commits have the machine's time; to a collection of garbage all of them are old.
 _BEGIN_SECONDS = 4e9
+REFUSED = "is refused"
 _thread = local()
 _numbers = itertools.count(10_000)
 
@@ -97,7 +98,7 @@ class Process:
         fault = self.schedule.fault(operation)
         match fault:
             case Fault.REFUSED:
-                raise StoreUnavailableError(f"{operation} is refused")
+                raise StoreUnavailableError(f"{operation} {REFUSED}")
             case Fault.GONE_BEFORE:
                 self._gone = True
                 raise Gone
