@@ -28,7 +28,6 @@ from weakref import WeakSet, finalize
 from exec_nodes.base.tasks import is_ending, map_in_threads
 from memwal_sql.errors import InvalidCallError, MemWalError, NotFoundError
 from memwal_sql.life_log import life_log
-from memwal_sql.storage.objects.descriptors import opened
 from memwal_sql.storage.objects.protocol import check_path, checked
 
 _log = life_log(__name__)
@@ -177,7 +176,6 @@ class DiskCache:
             return False
 
     def nbytes(self) -> int:
-        """The size of all copies."""
         # Counted by inode, as versions of a table share files. Files that others remove now are
         # passed over.
         sizes = {}
@@ -231,9 +229,9 @@ class DiskCache:
     def _evict(self, path: Path) -> None:
         """Remove a copy unless somebody holds it."""
         try:
-            with opened(path / _LIST, os.O_RDONLY) as listed:
+            with (path / _LIST).open("rb") as listed:
                 fcntl.flock(listed, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.path.samestat(os.stat(path / _LIST), os.fstat(listed)):
+                if os.path.samestat(os.stat(path / _LIST), os.fstat(listed.fileno())):
                     going = Path(mkdtemp(prefix=_TEMPORARY, dir=self.folder))
                     path.rename(going)
                     shutil.rmtree(going, ignore_errors=True)
@@ -243,7 +241,7 @@ class DiskCache:
     @contextmanager
     def _alone(self) -> Iterator[bool]:
         """Whether nobody else adds a copy meanwhile, here or in another process."""
-        with opened(self.folder / _ADDING, os.O_RDWR | os.O_CREAT, 0o600) as lock:
+        with (self.folder / _ADDING).open("ab") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

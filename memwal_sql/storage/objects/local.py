@@ -24,7 +24,6 @@ from memwal_sql.errors import (
     OutcomeUnknownError,
     StoreUnavailableError,
 )
-from memwal_sql.storage.objects.descriptors import opened
 from memwal_sql.storage.objects.errors import no_hard_links
 from memwal_sql.storage.objects.local_folders import (
     folder_names,
@@ -49,6 +48,7 @@ from memwal_sql.storage.objects.whole_file import (
     TEMPORARY_PREFIX,
     NoHardLinksError,
     create_whole,
+    opened,
     sync_path,
     temporary_name,
     write_all,
@@ -75,11 +75,10 @@ class LocalStore:
 
     def __init__(self, root: str) -> None:
         self._root = os.path.abspath(root)
-        self._durable: dict[str, int] = {}
+        self._durable: set[str] = set()
 
     @property
     def uri(self) -> str:
-        """The folder's absolute path."""
         return self._root
 
     def __repr__(self) -> str:
@@ -119,7 +118,6 @@ class LocalStore:
                 raise
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Create durably; False when the name is taken."""
         with self._writing_into(path) as (folder, name):
             if not create_whole(folder, name, data):
                 return False
@@ -173,7 +171,6 @@ class LocalStore:
         remove_empty(self._root, _parent(source))
 
     def exists(self, path: str) -> bool:
-        """Whether the object is there: one `stat`."""
         return self._stat(path) is not None
 
     def stamp(self, path: str) -> Hashable | None:
@@ -218,7 +215,6 @@ class LocalStore:
             remove_empty(self._root, parent)
 
     def leftovers(self, prefix: str) -> Metas:
-        """Temporary files below the folder `prefix`."""
         return self._listed(prefix, temporary=True)
 
     def _listed(self, prefix: str, *, temporary: bool) -> Metas:
@@ -238,7 +234,6 @@ class LocalStore:
         return metas
 
     def _delete(self, parent: str, paths: Iterable[str]) -> None:
-        """Delete objects of one folder, in order."""
         with (
             _writing(f"{self._root}/{parent}"),
             contextlib.suppress(FileNotFoundError, NotADirectoryError),

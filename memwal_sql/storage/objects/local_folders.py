@@ -9,41 +9,38 @@ root itself may be a link: who opens a table names it.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 from collections.abc import Iterable, Iterator
 
 from memwal_sql.errors import CorruptFileError
-from memwal_sql.storage.objects.descriptors import Descriptors, descriptors, opened
-from memwal_sql.storage.objects.whole_file import sync_path
+from memwal_sql.storage.objects.whole_file import opened, sync_path
 
 # No folder of this package or Lance is half as deep, and each level is an open file.
 MOST_LEVELS = 32
 # Some 20,000 regions' folders in 10 MB; folders that were forgotten are synced once more.
 _MOST_FOLDERS = 1 << 16
-
-# Linux's FS_IOC_GETVERSION.
-_GET_VERSION = 0x80087601
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY
 
 
 @contextlib.contextmanager
-def open_folder(root: str, path: str, durable: dict[str, int] | None = None) -> Iterator[int]:
+def open_folder(root: str, path: str, durable: set[str] | None = None) -> Iterator[int]:
     """The folder `path` (relative; "" is the root itself), open; made when it is missing if
-    `durable` is given: the folders, by path, and what tells them from others at their places, that
-    are known to survive a power failure, which takes up more. Another one that is there is made so
-    too, as whoever made it may not have come to that.
+    `durable` is given: the folders, by path, that are known to survive a power failure, which takes
+    up more. Another one that is there is made so too, as whoever made it may not have come to that.
 
     Raises CorruptFileError naming the step that is a link, and what `os.open` raises.
     """
     if durable is not None:
         _make_root(root)
-    with descriptors() as files:
-        folder, done = files.open(root, _FLAGS), root
+    folder, shown = os.open(root, _FLAGS), root
+    try:
         for name in path.split("/") if path else ():
-            done = f"{done}/{name}"
-            folder = _step(files, folder, name, done, durable)
+            shown = f"{shown}/{name}"
+            outer, folder = folder, _step(folder, name, shown, durable)
+            os.close(outer)
         yield folder
+    finally:
+        os.close(folder)
 
 
 def remove_empty(root: str, path: str) -> None:
@@ -120,40 +117,32 @@ def refuse_links_below(root: str) -> None:
                 raise _link(os.path.join(parent, name))
 
 
-def _step(
-    files: Descriptors, folder: int, name: str, shown: str, durable: dict[str, int] | None
-) -> int:
+def _step(folder: int, name: str, shown: str, durable: set[str] | None) -> int:
+    """A folder in an open one, open too."""
     if durable is None:
-        return _open(files, folder, name, shown)
+        return _open(folder, name, shown)
     try:
-        inner = _open(files, folder, name, shown)
+        inner = _open(folder, name, shown)
     except FileNotFoundError:
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, dir_fd=folder)
-        durable.pop(shown, None)
-        inner = _open(files, folder, name, shown)
-    identity = _identity(inner)
-    if durable.get(shown) != identity:
-        os.fsync(folder)
+        durable.discard(shown)
+        inner = _open(folder, name, shown)
+    if shown not in durable:
+        try:
+            os.fsync(folder)
+        except BaseException:
+            os.close(inner)
+            raise
         if len(durable) >= _MOST_FOLDERS:
             durable.clear()
-        durable[shown] = identity
+        durable.add(shown)
     return inner
 
 
-def _identity(folder: int) -> int:
-    """The inode of an open folder, and above its 64 bits the inode's version: file systems give the
-    inode of a removed folder away again, with another version."""
+def _open(folder: int, name: str, shown: str) -> int:
     try:
-        version = fcntl.ioctl(folder, _GET_VERSION, bytes(8))
-    except OSError:  # this file system has none
-        version = b""
-    return os.fstat(folder).st_ino | int.from_bytes(version) << 64
-
-
-def _open(files: Descriptors, folder: int, name: str, shown: str) -> int:
-    try:
-        return files.open(name, _FLAGS | os.O_NOFOLLOW, dir_fd=folder)
+        return os.open(name, _FLAGS | os.O_NOFOLLOW, dir_fd=folder)
     except OSError:
         refuse_link(folder, name, shown)
         raise

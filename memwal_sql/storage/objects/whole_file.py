@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+from collections.abc import Iterator
 from uuid import uuid4
-
-from memwal_sql.storage.objects.descriptors import Descriptors, descriptors, opened
 
 TEMPORARY_PREFIX = ".tmp-"
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
@@ -24,15 +23,32 @@ class NoHardLinksError(OSError):
     """The file system can't give a file its name only if the name is free."""
 
 
+@contextlib.contextmanager
+def opened(
+    path: str | os.PathLike[str], flags: int, mode: int = 0o777, dir_fd: int | None = None
+) -> Iterator[int]:
+    """A file or folder by its descriptor, open within the block. Raises what `os.open` raises."""
+    number = os.open(path, flags, mode, dir_fd=dir_fd)
+    try:
+        yield number
+    finally:
+        os.close(number)
+
+
 def create_whole(folder: int, name: str, data: bytes) -> bool:
     """Write a file, sync it and give it a name in an open folder; False when the name is taken.
 
     The folder is not synced. Where the file system can, the file has no name before it is whole:
     that is faster, and a crash leaves nothing behind. Raises NoHardLinksError and other OSErrors.
     """
-    with descriptors() as files:
-        file = _open_nameless(files, folder)
-        if file is None:
+    if _NAMELESS is None:
+        return _create_renamed(folder, name, data)
+    with contextlib.ExitStack() as stack:
+        try:
+            file = stack.enter_context(opened(".", os.O_WRONLY | _NAMELESS, 0o666, folder))
+        except OSError as error:
+            if error.errno not in _UNSUPPORTED:
+                raise
             return _create_renamed(folder, name, data)
         try:
             write_all(file, data)
@@ -59,17 +75,6 @@ def sync_path(path: str | os.PathLike[str]) -> None:
 def temporary_name() -> str:
     """A name that no object has."""
     return f"{TEMPORARY_PREFIX}{uuid4().hex}"
-
-
-def _open_nameless(files: Descriptors, folder: int) -> int | None:
-    if _NAMELESS is None:
-        return None
-    try:
-        return files.open(".", os.O_WRONLY | _NAMELESS, 0o666, folder)
-    except OSError as error:
-        if error.errno in _UNSUPPORTED:
-            return None
-        raise
 
 
 def _link(source: str, name: str, folder: int) -> None:
