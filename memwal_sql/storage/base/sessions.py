@@ -7,8 +7,7 @@ stream of merges has left behind is most of what its session holds.
 
 from __future__ import annotations
 
-import os
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import lance
@@ -30,8 +29,7 @@ class SessionChecks(Thresholds):
 
 def new_session() -> Any:
     """A session that holds nothing; connections to stores are shared by those of a process."""
-    stores = _stores(os.getpid())
-    return lance.Session(store_registry=stores)  # type: ignore[attr-defined, call-arg]
+    return lance.Session(store_registry=_stores())  # type: ignore[attr-defined, call-arg]
 
 
 class BaseSession:
@@ -50,7 +48,6 @@ class BaseSession:
 
     @property
     def session(self) -> Any:
-        """The session for the next version."""
         return self._session
 
     def replaced(self) -> None:
@@ -65,7 +62,6 @@ class BaseSession:
             self._session, self._needed = new_session(), None
 
 
-@lru_cache(maxsize=1)
-def _stores(_pid: int) -> Any:
-    # By process: connections do not outlive a fork.
+@cache
+def _stores() -> Any:
     return _ObjectStoreRegistry()

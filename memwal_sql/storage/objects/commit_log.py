@@ -101,7 +101,7 @@ class SqliteCommitLog:
     def __init__(self, file: str, table_uri: str) -> None:
         self._file = os.path.realpath(file)
         self._table = table_uri
-        self._connections: dict[int, sqlite3.Connection] = {}
+        self._connection: sqlite3.Connection | None = None
         self._lock = Lock()
         if not os.path.isdir(os.path.dirname(self._file)):
             raise InvalidCallError(
@@ -114,7 +114,6 @@ class SqliteCommitLog:
         return f"SqliteCommitLog({self._file!r}, {self._table!r})"
 
     def read(self, path: str) -> Commit | None:
-        """What is known of an object."""
         with self._transaction() as connection:
             rows = connection.execute(
                 "SELECT path, source, state FROM commits WHERE table_uri = ? AND path = ?",
@@ -123,7 +122,6 @@ class SqliteCommitLog:
         return self._commit(rows[0]) if rows else None
 
     def swap(self, path: str, old: Commit | None, new: Commit | None) -> bool:
-        """Put `new` in the place of `old`."""
         key = (self._table, path)
         if old is None and new is None:
             return self.read(path) is None
@@ -148,7 +146,6 @@ class SqliteCommitLog:
             return changed.rowcount == 1
 
     def unfinished(self) -> list[Commit]:
-        """All that are not committed."""
         with self._transaction() as connection:
             rows = connection.execute(
                 "SELECT path, source, state FROM commits WHERE table_uri = ? AND state <> ?",
@@ -165,10 +162,10 @@ class SqliteCommitLog:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """The process's connection, for one statement: each is a transaction of its own."""
+        """The connection, for one statement: each is a transaction of its own."""
         with self._lock:
             try:
-                yield self._connection()
+                yield self._connected()
             except sqlite3.Error as error:
                 code = getattr(error, "sqlite_errorname", None) or type(error).__name__
                 text = f"the commit log {self._file}: {error} ({code})"
@@ -178,9 +175,9 @@ class SqliteCommitLog:
                     raise OutcomeUnknownError(text) from error
                 raise StoreUnavailableError(text) from error
 
-    def _connection(self) -> sqlite3.Connection:
-        connection = self._connections.get(os.getpid())
-        if connection is None:  # SQLite's connections do not survive a fork
+    def _connected(self) -> sqlite3.Connection:
+        connection = self._connection
+        if connection is None:
             connection = sqlite3.connect(
                 self._file, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
@@ -189,7 +186,7 @@ class SqliteCommitLog:
             except BaseException:
                 connection.close()
                 raise
-            self._connections[os.getpid()] = connection
+            self._connection = connection
             weakref.finalize(self, connection.close)
         return connection
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -67,7 +66,7 @@ class RemoteStore:
         self._uri = uri.rstrip("/")
         self._options = options
         keep_secret(options.secrets)
-        self._handle: tuple[int, Handle] = (os.getpid(), self._open())
+        self._handle = self._open()
 
     @property
     def uri(self) -> str:
@@ -86,8 +85,6 @@ class RemoteStore:
         return self._read(path, lambda: bytes(obstore.get(self._store(), path).bytes()))
 
     def get_tail(self, path: str, length: int) -> Tail:
-        """The last `length` bytes, in one request."""
-
         def read() -> Tail:
             result = obstore.get(self._store(), path, options={"range": {"suffix": length}})
             return Tail(bytes(result.bytes()), result.meta["size"], _stamp(result.meta))
@@ -164,8 +161,6 @@ class RemoteStore:
         return _stamp(meta)
 
     def list(self, prefix: str) -> list[ObjectMeta]:
-        """All objects below the folder `prefix`."""
-
         def read() -> list[ObjectMeta]:
             pages = obstore.list(self._store(), prefix)
             return [
@@ -177,8 +172,6 @@ class RemoteStore:
         return self._read(prefix, read)
 
     def list_folders(self, prefix: str) -> Names:
-        """Names of the folders directly below the folder `prefix`."""
-
         def read() -> list[str]:
             listed = obstore.list_with_delimiter(self._store(), prefix)
             return [folder.rstrip("/").rpartition("/")[2] for folder in listed["common_prefixes"]]
@@ -220,12 +213,9 @@ class RemoteStore:
             raise self._failed(path, error) from None
 
     def _store(self) -> Handle:
-        """A handle of this process, for the next request: obstore's threads do not survive a fork.
-        Raises DeadlineExceededError."""
+        """The handle, for the next request. Raises DeadlineExceededError."""
         check_deadline(self.uri)
-        if self._handle[0] != os.getpid():
-            self._handle = (os.getpid(), self._open())
-        return self._handle[1]
+        return self._handle
 
     def _open(self) -> Handle:
         retry: dict[str, Any] = {}
