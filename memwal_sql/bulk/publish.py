@@ -101,7 +101,6 @@ class Publisher:
         return PublishResult(rows, len(done))
 
     def _fit_one(self, parts: Sequence[StagedRegion]) -> bool:
-        """Whether parts can be one transaction, and are more than one."""
         return (
             self._context.takes_transactions
             and 1 < len(parts) <= MOST_PARTS

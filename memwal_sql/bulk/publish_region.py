@@ -126,7 +126,6 @@ class RegionPublisher:
 
     @property
     def epoch(self) -> int:
-        """The epoch of its claim."""
         return self._claimed.claim.epoch
 
     def publish(self, batch: RegionBatch, mark: BatchMark | None) -> bool:

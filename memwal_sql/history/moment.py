@@ -46,7 +46,6 @@ class Moment:
 
     @property
     def text(self) -> str:
-        """The time in UTC."""
         return datetime.fromtimestamp(self.seconds, UTC).isoformat()
 
 

@@ -24,11 +24,9 @@ class Holds:
     wal: Mapping[UUID, tuple[tuple[int, int], ...]] = field(default_factory=dict)
 
     def generation(self, region_id: UUID, name: str) -> bool:
-        """Whether a generation's folder is held."""
         return (region_id, name) in self.generations
 
     def wal_entry(self, region_id: UUID, position: int) -> bool:
-        """Whether a WAL entry is held."""
         return any(first <= position <= last for first, last in self.wal.get(region_id, ()))
 
     def __or__(self, other: Holds) -> Holds:

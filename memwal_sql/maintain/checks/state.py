@@ -44,32 +44,26 @@ class CheckedRegion:
 
     @property
     def region_id(self) -> UUID:
-        """The id of the region."""
         return self.manifest.region_id
 
     @property
     def name(self) -> str:
-        """The name that plans print."""
         return region_name(self.region_id, self.values)
 
     @property
     def folder(self) -> str:
-        """The folder of the region, relative to the table's root."""
         return paths.region_folder(self.region_id)
 
     @property
     def flushed(self) -> int:
-        """The position of the last flushed WAL entry."""
         return self.manifest.replay_after_wal_entry_position
 
     @property
     def positions(self) -> list[int]:
-        """The positions of the existing WAL entries, ascending."""
         return sorted(self.files.wal)
 
     @property
     def last(self) -> int:
-        """The position of the last WAL entry, 0 without any."""
         return max(self.files.wal, default=0)
 
     @property
@@ -112,7 +106,6 @@ class CheckState:
 
     @lazy_property
     def survey(self) -> Survey:
-        """The files of all regions."""
         return survey_regions(self.store)
 
     @lazy_property
@@ -144,7 +137,6 @@ class CheckState:
         return regions
 
     def merged(self, region_id: UUID) -> int:
-        """The last generation of a region that is entirely in the base table."""
         return self.base.details.merged_generations.get(region_id, 0)
 
     def unmerged(self, region: CheckedRegion) -> list[FlushedGeneration]:
@@ -157,16 +149,13 @@ class CheckState:
         ]
 
     def uri(self, region: CheckedRegion, flushed: FlushedGeneration) -> str:
-        """The URI of a generation."""
         return paths.generation_uri(lance_uri(self.context.uri), region.region_id, flushed.path)
 
     def generation(self, region: CheckedRegion, flushed: FlushedGeneration) -> Any:
-        """The Lance dataset of a generation."""
         options = self.context.storage_options
         return lance.dataset(self.uri(region, flushed), storage_options=options)
 
     def keys(self, region: CheckedRegion, flushed: FlushedGeneration) -> SourceKeys:
-        """The keys of a generation, including tombstones."""
         keys = self._keys.get(flushed.path)
         if keys is None:
             bloom = paths.bloom_filter_path(region.region_id, flushed.path)

@@ -43,7 +43,6 @@ class Fragment:
         return max(live / TARGET_ROWS, live_bytes / TARGET_BYTES)
 
     def has_lost(self, share: float) -> bool:
-        """Whether at least such a share of its rows was deleted."""
         return self.deleted > 0 and self.deleted >= share * self.rows
 
 

@@ -26,7 +26,6 @@ class Folder:
 
     @property
     def bytes(self) -> int:
-        """Their size."""
         return sum(meta.size for meta in self.files)
 
 

@@ -63,7 +63,6 @@ class PassWriter:
         }
 
     def delete(self, keys: pa.Table, *, last: bool) -> None:
-        """Delete the rows with these keys."""
         self._execute(self._merge().when_matched_delete(), keys, last=last)
 
     def upsert(self, rows: pa.Table, *, last: bool) -> None:

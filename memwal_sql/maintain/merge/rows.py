@@ -54,12 +54,10 @@ class GenerationRows:
 
     @lazy_property
     def upserts(self) -> int:
-        """How many rows it inserts or replaces."""
         return int(np.count_nonzero(self._kept))
 
     @property
     def nbytes(self) -> int:
-        """About how many bytes they are."""
         return int(self.upserts * self._row_bytes)
 
     def slices(self, max_bytes: int) -> Iterator[tuple[int, int, int]]:
@@ -82,7 +80,6 @@ class GenerationRows:
         return float(max(1, sample.nbytes) / max(1, sample.num_rows))
 
     def read_all(self) -> pa.Table:
-        """All rows to upsert, in the base table's schema."""
         return self.read(0, len(self._kept))
 
     def read(self, start: int, end: int) -> pa.Table:

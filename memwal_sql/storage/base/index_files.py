@@ -56,7 +56,6 @@ class IndexFiles:
         self._options = dict(storage_options) if storage_options else None
 
     def text_format(self) -> TextFormat:
-        """The format of a full-text index."""
         with self._reader("metadata.lance") as reader:
             metadata = reader.metadata().schema.metadata
             # The first format had no number.
@@ -64,7 +63,6 @@ class IndexFiles:
             return TextFormat(json.loads(metadata[b"params"]), version)
 
     def quantizer(self) -> Mapping[str, Any]:
-        """The metadata of a vector index's quantizer."""
         with self._reader("auxiliary.idx") as reader:
             return _quantizer(reader)
 

@@ -128,7 +128,6 @@ class MemoryStore:
                 self._lance.delete_file(path)
 
     def delete_in_bulk(self, paths: Iterable[str]) -> None:
-        """The same."""
         self.delete(paths)
 
     def leftovers(self, prefix: str) -> Metas:

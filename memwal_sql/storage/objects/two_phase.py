@@ -85,7 +85,6 @@ class TwoPhaseStore:
         self._inner.put(path, data)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Create; False when the log or the store has the name."""
         self._recover_once()
         decided = self._decided(path)
         if decided is not None or self._inner.exists(path):
@@ -117,7 +116,6 @@ class TwoPhaseStore:
         return self._inner.exists(path)
 
     def stamp(self, path: str) -> Hashable | None:
-        """As the store below tells objects apart."""
         return self._inner.stamp(path)
 
     def list(self, prefix: str) -> list[ObjectMeta]:

@@ -94,7 +94,6 @@ class Records:
         return self.read(versions[-1]) if versions else None
 
     def versions(self) -> list[int]:
-        """The versions that are there, ascending."""
         names = (meta.path.rpartition("/")[2] for meta in self._store.list(self._folder))
         numbers = (number_of(name.removesuffix(_SUFFIX)) for name in names if _NAME.fullmatch(name))
         return sorted(number for number in numbers if number is not None)
@@ -104,7 +103,6 @@ class Records:
         return self._store.exists(self.path(version))
 
     def read(self, version: int) -> Record:
-        """One version."""
         return self._decode(version, self._store.get(self.path(version)))
 
     def put(self, version: int, content: Mapping[str, Any]) -> Record | None:

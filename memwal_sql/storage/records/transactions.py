@@ -120,7 +120,6 @@ class Transactions:
         self._clock = clock
 
     def path(self, transaction_id: str) -> str:
-        """Where the record of a transaction is, relative to the table's root."""
         return f"{TRANSACTIONS_FOLDER}/{transaction_id}{_SUFFIX}"
 
     def read(self, transaction_id: str) -> TransactionRecord | None:

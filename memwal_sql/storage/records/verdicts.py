@@ -56,7 +56,6 @@ class Verdicts:
         return True
 
     def record(self, intent: Intent) -> TransactionRecord | None:
-        """The record of an intent's transaction, if there is one."""
         return self._record(intent)[1]
 
     def learn(self, intents: Iterable[Intent]) -> None:

@@ -84,12 +84,10 @@ class RegionManifests:
 
     @property
     def region_id(self) -> UUID:
-        """The region."""
         return self._region_id
 
     @property
     def remote(self) -> bool:
-        """Whether the store is remote."""
         return self._store.remote
 
     def with_types(self, manifest: RegionManifest) -> RegionManifest:

@@ -77,11 +77,9 @@ class Wal:
 
     @property
     def remote(self) -> bool:
-        """Whether several requests should be under way at once."""
         return self._store.remote
 
     def path(self, position: int) -> str:
-        """Where an entry is, relative to the table's root."""
         return paths.wal_path(self._region_id, position)
 
     def append(self, position: int, data: bytes) -> AppendOutcome:
@@ -167,7 +165,6 @@ class Wal:
         return self._decided.verdict(self._region_id, entry.intent, entry.position)
 
     def record(self, entry: WalEntry) -> TransactionRecord | None:
-        """The record of the transaction of an intent, if there is one."""
         return None if entry.intent is None else self._decided.record(entry.intent)
 
     def learn(self, entries: Iterable[WalEntry]) -> None:
