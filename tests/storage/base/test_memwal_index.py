@@ -11,13 +11,11 @@ import lance
 import pyarrow as pa
 import pytest
 
-from memwal_sql.errors import CorruptFileError, UnsupportedError
+from memwal_sql.errors import CorruptFileError
 from memwal_sql.storage.base import manifest as lance_manifest
 from memwal_sql.storage.base.memwal_index import (
     IndexDetails,
     commit_details,
-    decode_details,
-    encode_details,
     read_details,
 )
 from memwal_sql.storage.objects.memory import lance_uri
@@ -85,13 +83,6 @@ def test_a_commit_replaces_the_entry_and_keeps_unknown_fields(tmp_path: Path) ->
     assert dataset.mem_wal_index_details()["num_shards"] == 3
 
 
-def test_native_code_reads_our_details(tmp_path: Path) -> None:
-    _, dataset, details = commit(str(tmp_path / "t"))
-    reported = dataset.mem_wal_index_details()
-    assert reported["sharding_specs"] == list(details.region_specs)
-    assert reported["maintained_indexes"] == ["v_idx"]
-
-
 def test_progress_of_a_merge_is_read_from_the_commit_of_its_rows(tmp_path: Path) -> None:
     store, dataset, _ = commit(str(tmp_path / "t"))
     (
@@ -156,18 +147,6 @@ def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
         store.put(path, data)
         with pytest.raises(CorruptFileError, match="_versions/"):
             read_details(store, dataset)
-
-
-def test_the_older_format_is_refused_with_a_remedy() -> None:
-    """Specification 3: field 1 was a list of messages."""
-    older = b"\x0a\x04\x0a\x02ab"
-    with pytest.raises(UnsupportedError, match=r"older format.*memwal upgrade"):
-        decode_details("_versions/1.manifest", older)
-
-
-def test_details_without_anything_are_details() -> None:
-    assert decode_details("p", encode_details(IndexDetails())) == IndexDetails()
-    assert decode_details("p", b"") == IndexDetails()
 
 
 def test_versions_share_a_tag_of_rows_until_rows_or_columns_change(tmp_path: Path) -> None:

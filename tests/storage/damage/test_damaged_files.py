@@ -21,13 +21,12 @@ from memwal_sql.errors import (
     NotFoundError,
     RepairError,
     TableReplacedError,
-    UnknownFormatError,
 )
 from memwal_sql.storage.paths import bloom_filter_path, generation_folder, manifest_path, wal_path
 from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
-from memwal_sql.storage.region.manifest import FlushedGeneration, encode_manifest
+from memwal_sql.storage.region.manifest import encode_manifest
 from memwal_sql.storage.region.seal import seal_manifest
-from tests.model.merging import manifests, merge_one
+from tests.model.merging import manifests
 from tests.model.process import as_another_process
 from tests.model.small_rows import make_rows, refused, texts_of
 from tests.model.waiting import eventually
@@ -156,39 +155,6 @@ def test_a_missing_generation_folder_is_an_error_that_names_it(damaged: Path) ->
                 read(mw.open_table(damaged))
 
 
-@pytest.mark.parametrize(
-    "path", ["../x", "/etc", "..", "0a0b0c0d_gen_1/../../x", "", "0a0b0c0d_gen_7"]
-)
-def test_a_generation_path_that_leaves_its_folder_is_refused(damaged: Path, path: str) -> None:
-    latest = _latest(damaged)
-    (old,) = latest.flushed_generations
-    file = damaged / manifest_path(latest.region_id, latest.version)
-    evil = FlushedGeneration(old.generation, path, old.bytes, old.rows)
-    from_file = latest.__class__(
-        **{
-            **{name: getattr(latest, name) for name in latest.__dataclass_fields__},
-            "flushed_generations": (evil,),
-        }
-    )
-    file.write_bytes(encode_manifest(from_file, {}))
-    with as_another_process():
-        for use in (texts_of, lambda t: t.writer().upsert(make_rows(1))):
-            with pytest.raises(CorruptFileError, match=re.escape(file.name)):
-                use(mw.open_table(damaged))
-
-
-def test_an_unknown_storage_version_is_refused(damaged: Path) -> None:
-    (record,) = (damaged / "_memwal_sql").rglob("*.json")
-    newer = record.read_text().replace('"format_version": 2', '"format_version": 99')
-    assert "99" in newer
-    record.write_text(newer)
-    with refused(str(damaged), record.name, "99", kind=UnknownFormatError):
-        mw.open_table(damaged)
-    record.write_text("{}")
-    with refused(str(damaged), record.name, kind=CorruptFileError):
-        mw.open_table(damaged)
-
-
 # Replaced tables: protocol rule 22
 
 
@@ -256,21 +222,3 @@ def test_an_overwritten_and_enabled_base_never_shows_rows_of_the_old_regions(
     lance.write_dataset(make_rows(1, 2, text="other"), str(damaged), mode="overwrite")
     with pytest.raises(MemWalError, match="_mem_wal"):
         mw.enable(str(damaged), primary_key="id")
-
-
-def test_a_base_restored_below_what_was_merged_is_refused(damaged: Path) -> None:
-    old = lance.dataset(str(damaged)).version
-    (region_id,) = manifests(str(damaged))
-    merge_one(str(damaged), region_id, ["id"])
-    latest = _latest(damaged)
-    (generation,) = latest.flushed_generations
-    shutil.rmtree(damaged / generation_folder(region_id, generation.path))
-    file = damaged / manifest_path(region_id, latest.version + 1)
-    collected = {name: getattr(latest, name) for name in latest.__dataclass_fields__}
-    collected |= {"version": latest.version + 1, "flushed_generations": ()}
-    file.write_bytes(encode_manifest(latest.__class__(**collected), {}))
-    with as_another_process():
-        assert texts_of(mw.open_table(damaged)) == WHOLE
-        lance.dataset(str(damaged), version=old).restore()
-        with pytest.raises(RepairError, match="restored"):
-            texts_of(mw.open_table(damaged))

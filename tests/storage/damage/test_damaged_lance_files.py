@@ -190,30 +190,6 @@ def test_a_damaged_index_of_the_base_table_is_named_and_can_be_dropped(
         assert texts_of(mw.open_table(uri)) == before
 
 
-@each(
-    "text",
-    [
-        "LanceError(IO): Generic S3 error: Error performing GET: HTTP error, object_store.rs:1:2",
-        "LanceError(IO): Generic LocalFileSystem error: Input/output error (os error 5), b.rs:1:2",
-    ],
-)
-def test_a_store_out_of_reach_is_no_damage(text: str) -> None:
-    with pytest.raises(StoreUnavailableError), lance_errors("region[gen=1]", "a_folder"):
-        raise ValueError(text)
-
-
-@each(
-    "text",
-    [
-        "External error: Lance reader producer terminated before end of stream",
-        "Schema error: Field 'v' (id=1) references parent id -3",
-    ],
-)
-def test_what_lance_says_without_a_place_is_damage_too(text: str) -> None:
-    with pytest.raises(CorruptFileError), lance_errors("region[gen=1]", "a_folder"):
-        raise pa.ArrowInvalid(text)
-
-
 def test_a_merge_out_of_reach_of_the_store_is_no_damage(
     generation: Path, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,6 +202,25 @@ def test_a_merge_out_of_reach_of_the_store_is_no_damage(
         table.merge()
 
 
-def test_errors_of_other_origin_stay_as_they_are() -> None:
-    with pytest.raises(ValueError, match=r"^odd$"), lance_errors("region[gen=1]", "a_folder"):
-        raise ValueError("odd")
+OUT_OF_REACH = "LanceError(IO): Generic S3 error: Error performing GET: HTTP error, a.rs:1:2"
+DISK_FAILS = "LanceError(IO): Generic LocalFileSystem error: (os error 5), b.rs:1:2"
+CUT = "External error: Lance reader producer terminated before end of stream"
+NO_PARENT = "Schema error: Field 'v' (id=1) references parent id -3"
+
+
+@each(
+    "error, kind",
+    [
+        (ValueError(OUT_OF_REACH), StoreUnavailableError),
+        (ValueError(DISK_FAILS), StoreUnavailableError),
+        (pa.ArrowInvalid(CUT), CorruptFileError),
+        (pa.ArrowInvalid(NO_PARENT), CorruptFileError),
+        (ValueError("odd"), ValueError),
+    ],
+)
+def test_errors_of_lance_are_told_apart_by_their_text(
+    error: Exception, kind: type[Exception]
+) -> None:
+    with pytest.raises(kind) as caught, lance_errors("region[gen=1]", "a_folder"):
+        raise error
+    assert type(caught.value) is kind

@@ -50,15 +50,6 @@ def error_of(call: str, uri: str, options: dict[str, str]) -> MemWalError:
     return caught.value
 
 
-@pytest.mark.slow
-@each("call", ["open", "create", "enable"])
-def test_a_bucket_that_is_absent_is_a_wrong_call(server: dict[str, str], call: str) -> None:
-    """It was told as a store that is out of reach: try later."""
-    error = error_of(call, "s3://absent/t", server)
-    assert isinstance(error, InvalidCallError)
-    assert "no such bucket" in str(error) and "s3://absent/t" in str(error)
-
-
 def test_every_operation_tells_an_absent_bucket(server: dict[str, str]) -> None:
     store = open_store("s3://absent/t", server)
     for operation in (
@@ -75,26 +66,34 @@ def test_every_operation_tells_an_absent_bucket(server: dict[str, str]) -> None:
             operation()
 
 
+GONE = {"aws_endpoint": "http://127.0.0.1:9"}
+PLACES: list[tuple[str, dict[str, str | None], type[MemWalError], str]] = [
+    ("s3://absent/t", {}, InvalidCallError, "no such bucket"),
+    ("s3://there/t", {"allow_http": None}, InvalidCallError, 'allow_http="true"'),
+    ("s3://there/t", {**GONE}, StoreUnavailableError, GONE["aws_endpoint"]),
+]
+
+
 @pytest.mark.slow
-@each("call", ["open", "create"])
-def test_an_endpoint_without_tls_names_the_option(server: dict[str, str], call: str) -> None:
-    options = {key: value for key, value in server.items() if key != "allow_http"}
-    error = error_of(call, "s3://there/t", options)
-    assert isinstance(error, InvalidCallError) and 'allow_http="true"' in str(error)
-
-
 @each("call", ["open", "create", "enable"])
-def test_a_server_that_is_gone_is_to_be_tried_again(server: dict[str, str], call: str) -> None:
-    options = {**server, "aws_endpoint": "http://127.0.0.1:9"}
-    error = error_of(call, "s3://there/t", options)
-    assert isinstance(error, StoreUnavailableError)
-    assert "http://127.0.0.1:9" in str(error)  # no secret, and what one wants to know
+@each("uri, changes, kind, text", PLACES)
+def test_a_place_that_can_not_be_used_is_told_with_the_remedy(
+    server: dict[str, str],
+    call: str,
+    uri: str,
+    changes: dict[str, str | None],
+    kind: type[MemWalError],
+    text: str,
+) -> None:
+    changed = {**server, **changes}
+    error = error_of(call, uri, {key: value for key, value in changed.items() if value is not None})
+    assert isinstance(error, kind) and text in str(error)
+    assert kind is StoreUnavailableError or uri in str(error)
 
 
 @each("call", CALLS)
 @each("uri", ["http://127.0.0.1:9/t", "https://host/t", "s3a://b/t", "hf://x/t"])
 def test_a_place_that_no_table_can_be_at_is_a_wrong_call(call: str, uri: str) -> None:
-    """Lance's refusal of the scheme was told as a damaged base table."""
     error = error_of(call, uri, {})
     assert isinstance(error, InvalidCallError)
     assert "s3://" in str(error) and "memory://" in str(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
 
@@ -17,6 +18,7 @@ pytestmark = pytest.mark.slow
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 SECRET = "a-very-secret-value"
+NOW = timedelta(0)
 
 
 @pytest.fixture(scope="module")
@@ -72,3 +74,20 @@ def test_rows_are_written_flushed_replayed_and_read(
     rows = merged.scan(consistency="manifest").read_all()
     assert rows.sort_by("id").equals(flushed.sort_by("id"))
     assert table.merge() == 0
+
+    table.checkpoint("c")
+    before = reader.scan().read_all().sort_by("id")
+    flush_rows(reader, {"id": [1, 9], "name": ["B", "i"]})
+    newest = reader.scan().read_all()
+    table.merge()
+    kinds = table.collect_garbage(older_than=NOW)["kind"].to_pylist()
+    assert {"generation", "wal entry"} <= set(kinds)
+    then = mw.open_table(uri, storage_options=options, checkpoint="c")
+    assert then.scan().read_all().sort_by("id").equals(before)
+    table.drop_checkpoint("c")
+    kinds = table.collect_garbage(older_than=NOW, versions_older_than=NOW)["kind"].to_pylist()
+    assert {"base version", "checkpoint"} <= set(kinds)
+    assert table.collect_garbage(older_than=NOW, dry_run=True).num_rows == 0
+    last = mw.open_table(uri, storage_options=options)
+    assert last.scan().read_all().sort_by("id").equals(newest.sort_by("id"))
+    assert last.check().ok

@@ -172,17 +172,6 @@ def test_a_store_that_refuses_the_condition_is_told_the_same(server: Server, uri
     assert server.objects(uri) == {}
 
 
-def test_with_a_commit_log_nothing_is_asked_and_all_works(
-    server: Server, uri: str, tmp_path: Path
-) -> None:
-    server.honours = False
-    options = {**server.options, "memwal_commit_log": str(tmp_path / "log.sqlite")}
-    table = mw.create_table(uri, SCHEMA, "id", storage_options=options)
-    upsert_rows(table, ROWS)
-    assert table.scan().read_all().num_rows == 2
-    assert server.probes() == []
-
-
 # Answers of a store that says little, by fakes over memory.
 
 

