@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -21,22 +22,6 @@ from memwal_sql.maintain.unflushed import UnflushedLog
 from tests.each import each
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("n", pa.int64())])
-
-
-@dataclass
-class _Region:
-    region_id: UUID
-    sources: Sequence[Any]
-
-
-@dataclass
-class _Source:
-    generation: int
-
-
-@dataclass
-class _Snapshot:
-    regions: Sequence[_Region]
 
 
 @dataclass
@@ -65,10 +50,13 @@ class FakeTable:
         assert consistency == "manifest"
         self._call("look")
         regions = [
-            _Region(UUID(int=region), [_Source(g) for g in sorted(generations)])
+            SimpleNamespace(
+                region_id=UUID(int=region),
+                sources=[SimpleNamespace(generation=g) for g in sorted(generations)],
+            )
             for region, generations in self.flushed.items()
         ]
-        return _Snapshot(regions)
+        return SimpleNamespace(regions=regions)
 
     def unflushed_logs(self, *, with_ages: bool) -> list[UnflushedLog]:
         """By region number, its epoch, `flushed_within`, and age by the store's clock."""
@@ -114,47 +102,31 @@ class FakeTable:
         return pa.table({"path": self.garbage})
 
 
-class Loop:
-    """A loop that goes on round by round."""
-
-    def __init__(self, table: FakeTable, triggers: Triggers) -> None:
-        self.table = table
-        self._waiting: list[Any] = []
-        self.pauses: list[float] = []
-        self._triggers = triggers
-
-    def _sleep(self, seconds: float) -> None:
-        self.pauses.append(seconds)
-        self._waiting.pop(0)()
-
-    def run(self, *between: Any) -> list[list[str]]:
-        """The jobs of each round; `between` are called before the second round and so on."""
-        rounds: list[list[str]] = [[]]
-
-        def step(change: Any) -> Any:
-            def call() -> None:
-                rounds.append([])
-                change()
-
-            return call
-
-        self._waiting = [step(change) for change in between] + [_stop]
-
-        def note(run: JobRun) -> None:
-            rounds[-1].append(run.job if run.error is None else f"{run.job}!")
-
-        clock, sleep = self.table.clock, self._sleep
-        with pytest.raises(StopError):
-            run_jobs(self.table, self._triggers, clock=clock, sleep=sleep, rounds=100, on_run=note)
-        return rounds
-
-
 class StopError(Exception):
-    pass
+    """Ends a loop."""
 
 
-def _stop() -> None:
-    raise StopError
+def rounds_of(
+    table: FakeTable, triggers: Triggers, *between: Callable[[float], object]
+) -> list[list[str]]:
+    """The jobs of each round; `between`, which get the length of the pause, come before the second
+    round and so on."""
+    rounds: list[list[str]] = [[]]
+    calls = iter(between)
+
+    def sleep(pause: float) -> None:
+        for call in calls:
+            rounds.append([])
+            call(pause)
+            return
+        raise StopError
+
+    def note(run: JobRun) -> None:
+        rounds[-1].append(run.job if run.error is None else f"{run.job}!")
+
+    with pytest.raises(StopError):
+        run_jobs(table, triggers, clock=table.clock, sleep=sleep, rounds=100, on_run=note)
+    return rounds
 
 
 TRIGGERS = Triggers(
@@ -180,77 +152,99 @@ def test_collections_keep_what_the_triggers_say(triggers: Triggers, ages: Any) -
     assert table.ages == ages
 
 
-def test_a_grace_without_end_is_refused() -> None:
-    with pytest.raises(mw.InvalidCallError, match="must be finite"):
-        Triggers(grace_seconds=math.inf)
+# A table, the triggers, what changes before each further round (seconds are added), and the jobs.
+Rounds = tuple[FakeTable, Triggers, list[dict[str, Any]], list[list[str]]]
+OFTEN = Triggers(merge_generations=3, snapshot_seconds=0)
+FIRST = ["index", "gc"]
+ROUNDS: dict[str, Rounds] = {
+    "nothing is due": (FakeTable(), TRIGGERS, [{"now": 10}, {"now": 10}], [FIRST, [], []]),
+    "a region has many generations, or one has waited": (
+        FakeTable({1: {1}, 2: {1}}),
+        TRIGGERS,
+        [
+            {"flushed": {1: {1, 2, 3}, 2: {1}}},
+            {"now": 20, "flushed": {2: {2}}},
+            {"now": 29},
+            {"now": 31},
+        ],
+        # Indexes are looked at after a merge. Regions are recorded 29 seconds after a flush.
+        [FIRST, ["merge", "index"], [], ["snapshot"], ["merge", "index"]],
+    ),
+    "regions are recorded when something was flushed since": (
+        FakeTable(),
+        TRIGGERS,
+        [{"now": 31, "flushed": {1: {1}}}, {"now": 20}],
+        [FIRST, ["snapshot"], []],
+    ),
+    "nothing becomes of a log for longer than it was to be flushed within": (
+        FakeTable(unflushed={1: (1, 60, 1e9), 2: (1, 600, 1e9)}),
+        Triggers(index_seconds=math.inf, collect_seconds=math.inf, flush_seconds=100),
+        [
+            {"now": 155},
+            {"now": 30, "unflushed": {1: (2, 60, 1e9), 2: (1, 600, 1e9)}},
+            {"now": 155},
+            {"now": 30},
+            {"now": 400},
+        ],
+        [FIRST, [], [], [], ["flush"], ["flush"]],
+    ),
+    "indexes and garbage are looked at now and then": (
+        FakeTable(),
+        TRIGGERS,
+        [{"now": 240}, {"now": 60}, {"now": 600}],
+        [FIRST, [], ["index"], FIRST],
+    ),
+    **{
+        f"{failing} fails once, and holds up nothing else": (
+            FakeTable({1: {1, 2, 3}}, failing={failing}),
+            OFTEN,
+            [{"failing": set()}],
+            rounds,
+        )
+        for failing, rounds in {
+            "look": [["merge!"], ["merge", *FIRST]],
+            "merge": [["merge!", "index", "snapshot", "gc"], ["merge", "index"]],
+            "index": [["merge", "index!", "gc"], ["index"]],
+            "gc": [["merge", "index", "gc!"], ["gc"]],
+        }.items()
+    },
+    "a record fails": (
+        FakeTable({1: {1}}, failing={"snapshot"}),
+        OFTEN,
+        [{"failing": set()}, {}],
+        [["index", "snapshot!", "gc"], ["snapshot"], []],
+    ),
+    "a damaged log does not end the loop": (
+        FakeTable({1: {1, 2, 3}}, {"flush"}, mw.CorruptFileError, unflushed={1: (1, 1, 0.0)}),
+        Triggers(merge_generations=3, flush_seconds=100),
+        [{"now": 101}] * 3,
+        [["merge", *FIRST], ["flush!"], ["flush!"], ["flush!", "index"]],
+    ),
+    "small fragments, after the indexes were built; until then it is no job": (
+        FakeTable({1: {1, 2, 3}}),
+        TRIGGERS,
+        [{"small": 3, "failing": {"compact"}}, {"failing": set()}, {}],
+        [["merge", *FIRST], ["compact!"], ["compact"], []],
+    ),
+}
 
 
-def test_nothing_is_done_where_nothing_is_due() -> None:
-    table = FakeTable()
+@each("name", ROUNDS)
+def test_jobs_are_done_when_they_are_due(name: str) -> None:
+    table, triggers, changes, expected = ROUNDS[name]
 
-    def later() -> None:
-        table.now += 10
+    def change(fields: dict[str, Any]) -> Callable[[float], None]:
+        def apply(_: float) -> None:
+            table.now += fields.get("now", 0)
+            for field_name, value in fields.items():
+                if field_name != "now":
+                    setattr(table, field_name, value)
 
-    assert Loop(table, TRIGGERS).run(later, later) == [["index", "gc"], [], []]
+        return apply
 
-
-def test_merges_begin_when_a_region_has_many_generations_or_one_has_waited() -> None:
-    table = FakeTable({1: {1}, 2: {1}})
-
-    def three() -> None:
-        table.flushed = {1: {1, 2, 3}, 2: {1}}
-
-    def one_more() -> None:
-        table.flushed = {2: {2}}
-        table.now += 20
-
-    def wait() -> None:
-        table.now += 29
-
-    def enough() -> None:
-        table.now += 31
-
-    found = Loop(table, TRIGGERS).run(three, one_more, wait, enough)
-    assert found == [
-        ["index", "gc"],
-        ["merge", "index"],  # three generations; indexes are looked at after a merge
-        [],
-        ["snapshot"],  # 29 seconds after it was flushed
-        ["merge", "index"],  # 60 seconds after
-    ]
-
-
-def test_regions_are_recorded_when_something_was_flushed_since() -> None:
-    table = FakeTable()
-
-    def flush() -> None:
-        table.flushed = {1: {1}}
-        table.now += 31
-
-    def later() -> None:
-        table.now += 20
-
-    assert Loop(table, TRIGGERS).run(flush, later) == [["index", "gc"], ["snapshot"], []]
-
-
-def test_a_silent_writers_region_is_flushed_by_the_clock_of_the_loop() -> None:
-    """Once nothing has become of its log for as long as it was to be flushed within, and longer."""
-    table = FakeTable(unflushed={1: (1, 60, 1e9), 2: (1, 600, 1e9)})
-    triggers = Triggers(index_seconds=math.inf, collect_seconds=math.inf, flush_seconds=100)
-
-    def pass_time(seconds: float, epoch: int = 1) -> Any:
-        def call() -> None:
-            table.now += seconds
-            if 1 in table.unflushed:
-                table.unflushed[1] = (epoch, 60, 1e9)
-
-        return call
-
-    found = Loop(table, triggers).run(
-        pass_time(155), pass_time(30, 2), pass_time(155, 2), pass_time(30, 2), pass_time(400)
-    )
-    assert found == [["index", "gc"], [], [], [], ["flush"], ["flush"]]
-    assert table.unflushed == {}
+    assert rounds_of(table, triggers, *map(change, changes)) == expected
+    assert "flush" in table.failing or table.unflushed == {}
+    assert table.extent == {"fragments": 4, "deleted": 0.2}
 
 
 def test_one_look_goes_by_the_clock_of_the_store() -> None:
@@ -272,62 +266,10 @@ def test_a_flush_that_fails_holds_up_nothing(failing: str) -> None:
     assert done == ["merge", "index", "compact", "snapshot", "gc"]
 
 
-def test_indexes_and_garbage_are_looked_at_now_and_then() -> None:
-    table = FakeTable()
-
-    def minutes(count: int) -> Any:
-        def pass_time() -> None:
-            table.now += 60 * count
-
-        return pass_time
-
-    found = Loop(table, TRIGGERS).run(minutes(4), minutes(1), minutes(10))
-    assert found == [["index", "gc"], [], ["index"], ["index", "gc"]]
-
-
-@each(
-    "failing, rounds",
-    [
-        ("look", [["merge!"], ["merge", "index", "gc"]]),
-        ("merge", [["merge!", "index", "snapshot", "gc"], ["merge", "index"]]),
-        ("index", [["merge", "index!", "gc"], ["index"]]),
-        ("gc", [["merge", "index", "gc!"], ["gc"]]),
-    ],
-)
-def test_what_fails_for_now_is_tried_again_and_holds_up_nothing_else(
-    failing: str, rounds: list[list[str]]
-) -> None:
-    table = FakeTable({1: {1, 2, 3}}, failing={failing})
-    triggers = Triggers(merge_generations=3, snapshot_seconds=0)
-    assert Loop(table, triggers).run(table.failing.clear) == rounds
-
-
-def test_a_record_that_fails_is_made_in_the_next_round() -> None:
-    table = FakeTable({1: {1}}, failing={"snapshot"})
-    triggers = Triggers(snapshot_seconds=0)
-    found = Loop(table, triggers).run(table.failing.clear, lambda: None)
-    assert found == [["index", "snapshot!", "gc"], ["snapshot"], []]
-
-
 def test_other_errors_end_the_loop() -> None:
     table = FakeTable(failing={"gc"}, error=mw.RepairError)
     with pytest.raises(mw.RepairError, match="gc failed"):
         run_jobs(table, TRIGGERS, clock=table.clock, rounds=9)
-
-
-def test_a_damaged_log_does_not_end_the_loop() -> None:
-    table = FakeTable({1: {1, 2, 3}}, {"flush"}, mw.CorruptFileError, unflushed={1: (1, 1, 0.0)})
-    triggers = Triggers(merge_generations=3, flush_seconds=100)
-
-    def wait() -> None:
-        table.now += 101
-
-    assert Loop(table, triggers).run(wait, wait, wait) == [
-        ["merge", "index", "gc"],
-        ["flush!"],
-        ["flush!"],
-        ["flush!", "index"],
-    ]
 
 
 def test_an_error_of_the_last_round_is_raised_and_an_earlier_one_is_not() -> None:
@@ -404,21 +346,6 @@ def test_a_failed_job_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.messages == ["memory:t: the job index failed: RetryError"]
 
 
-def test_small_fragments_are_compacted_after_the_indexes_were_built() -> None:
-    """Until a compaction is due it is no job, whether it succeeds or not."""
-    table = FakeTable({1: {1, 2, 3}})
-
-    def leave_fragments() -> None:
-        table.small, table.failing = 3, {"compact"}
-
-    def succeed() -> None:
-        table.failing = set()
-
-    jobs = Loop(table, TRIGGERS).run(leave_fragments, succeed, lambda: None)
-    assert jobs == [["merge", "index", "gc"], ["compact!"], ["compact"], []]
-    assert table.extent == {"fragments": 4, "deleted": 0.2}
-
-
 @each(
     "values",
     [
@@ -426,10 +353,11 @@ def test_small_fragments_are_compacted_after_the_indexes_were_built() -> None:
         {"index_seconds": "9"},
         {"compact_fragments": 1},
         {"compact_deleted": 0.0},
+        {"grace_seconds": math.inf},
     ],
 )
 def test_triggers_are_numbers(values: dict[str, Any]) -> None:
-    with pytest.raises(mw.InvalidCallError, match=r"must be a (whole )?number"):
+    with pytest.raises(mw.InvalidCallError, match=r"must be (finite|a (whole )?number)"):
         Triggers(**values)
 
 
@@ -452,27 +380,28 @@ def test_the_loop_keeps_a_real_table_short(tmp_path: Path) -> None:
 def test_an_idle_table_is_looked_at_less_and_less() -> None:
     """Until something is flushed: then all is as at first."""
     table = FakeTable(behind=[], garbage=[])
-    loop = Loop(table, TRIGGERS)
-    looks: list[float] = []
+    looks, pauses = list[float](), list[float]()
 
-    def wait() -> None:
-        table.now += loop.pauses[-1]
+    def wait(pause: float) -> None:
+        pauses.append(pause)
+        table.now += pause
         looks.append(table.now)
 
-    def flush() -> None:
-        wait()
+    def flush(pause: float) -> None:
+        wait(pause)
         table.flushed = {0: {1}}
 
-    def merge() -> None:
+    def merge(pause: float) -> None:
+        pauses.append(pause)
         table.now += 60.0
 
-    jobs = loop.run(*[wait] * 50, flush, merge, wait)
+    jobs = rounds_of(table, TRIGGERS, *[wait] * 50, flush, merge, wait)
     day = [number for number, now in enumerate(looks[:50]) if now >= 3600]
-    assert loop.pauses[:8] == [10, 20, 40, 80, 160, 320, 600, 600]
-    assert max(loop.pauses) == 600 and day[0] < 12
+    assert pauses[:8] == [10, 20, 40, 80, 160, 320, 600, 600]
+    assert max(pauses) == 600 and day[0] < 12
     # In the first hour a few, then fewer and fewer.
     done = [job for one in jobs[:50] for job in one]
     assert 3 <= done.count("index") <= 7 and 3 <= done.count("gc") <= 6
     assert "merge" not in done and "snapshot" not in done
     assert jobs[52][:1] == ["merge"]
-    assert loop.pauses[-2:] == [5.0, 5.0]
+    assert pauses[-2:] == [5.0, 5.0]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,68 +34,53 @@ from tests.maintain.merging_tables import (
 from tests.model.merging import manifests
 
 
-def _folder(table: mw.Table, generation: int) -> Path:
-    ((region_id, manifest),) = manifests(table.uri).items()
-    flushed = next(one for one in manifest.flushed_generations if one.generation == generation)
-    return Path(table.uri) / generation_folder(region_id, flushed.path)
+def _cut(pattern: str, length: int) -> Callable[[Path], None]:
+    def cut(folder: Path) -> None:
+        for file in folder.glob(pattern):
+            file.write_bytes(file.read_bytes()[:length])
+
+    return cut
 
 
-def _fails_at_2(table: mw.Table, kind: type[Exception], message: str) -> None:
+def _replaced(columns: dict[str, Any]) -> Callable[[Path], None]:
+    def replace_table(folder: Path) -> None:
+        shutil.rmtree(folder)
+        lance.write_dataset(pa.table(columns), folder)
+
+    return replace_table
+
+
+@each(
+    "spoil",
+    [
+        shutil.rmtree,
+        _cut("data/*", 40),
+        _cut("_versions/*.manifest", 10),
+        _replaced({"other": [1], "val": [2], "_tombstone": [False]}),
+        _replaced({"id": ["x"], "val": [2], "_tombstone": [False]}),
+        _replaced({"id": [1], "val": [2]}),
+        _replaced({"id": [1], "val": [[1, 2]], "_tombstone": [False]}),
+    ],
+)
+def test_a_spoilt_generation_is_named_and_nothing_is_skipped(
+    tmp_path: Path, spoil: Callable[[Path], None]
+) -> None:
     """Generation 1 is merged, generation 2 is named by the error, and the base holds its state."""
-    with pytest.raises(kind, match=message):
-        mw.open_table(table.uri).merge()
-    (region,) = manifests(table.uri)
-    assert progress_of(table.uri) == {str(region): 1}
-    assert in_base(table.uri) == expected(GENERATIONS[:1])
-
-
-def _spoil_and_restore(table: mw.Table, spoil: Any) -> None:
-    folder = _folder(table, 2)
+    table = make_table(tmp_path)
+    ((region, manifest),) = manifests(table.uri).items()
+    flushed = next(one for one in manifest.flushed_generations if one.generation == 2)
+    folder = Path(table.uri) / generation_folder(region, flushed.path)
     copy = folder.with_name("copy")
     shutil.copytree(folder, copy)
     spoil(folder)
-    _fails_at_2(table, mw.RepairError, folder.name)
+    with pytest.raises(mw.RepairError, match=folder.name):
+        mw.open_table(table.uri).merge()
+    assert progress_of(table.uri) == {str(region): 1}
+    assert in_base(table.uri) == expected(GENERATIONS[:1])
     shutil.rmtree(folder, ignore_errors=True)
     shutil.move(copy, folder)
     assert table.merge() == 2
     assert in_base(table.uri) == expected()
-
-
-def test_a_missing_folder_is_named_and_nothing_is_skipped(tmp_path: Path) -> None:
-    _spoil_and_restore(make_table(tmp_path), shutil.rmtree)
-
-
-def test_a_truncated_data_file_is_named(tmp_path: Path) -> None:
-    def truncate(folder: Path) -> None:
-        for file in (folder / "data").iterdir():
-            file.write_bytes(file.read_bytes()[:40])
-
-    _spoil_and_restore(make_table(tmp_path), truncate)
-
-
-def test_a_truncated_manifest_is_named(tmp_path: Path) -> None:
-    def truncate(folder: Path) -> None:
-        for file in (folder / "_versions").glob("*.manifest"):
-            file.write_bytes(file.read_bytes()[:10])
-
-    _spoil_and_restore(make_table(tmp_path), truncate)
-
-
-@each(
-    "columns",
-    [
-        {"other": [1], "val": [2], "_tombstone": [False]},
-        {"id": ["x"], "val": [2], "_tombstone": [False]},
-        {"id": [1], "val": [2]},
-        {"id": [1], "val": [[1, 2]], "_tombstone": [False]},
-    ],
-)
-def test_a_folder_of_another_schema_is_named(tmp_path: Path, columns: dict[str, Any]) -> None:
-    def put_another(folder: Path) -> None:
-        shutil.rmtree(folder)
-        lance.write_dataset(pa.table(columns), folder)
-
-    _spoil_and_restore(make_table(tmp_path), put_another)
 
 
 _MERGE_WITHOUT_ROOM = """
@@ -136,17 +122,6 @@ def test_an_unknown_maintained_index_holds_up_nothing(tmp_path: Path) -> None:
     assert table.merge() == 3
     assert table.build_indexes() == ["id_idx"]
     assert in_base(table.uri) == rows_of(table) == expected()
-
-
-def test_a_base_that_was_compacted_by_others_is_merged_into(tmp_path: Path) -> None:
-    table = make_table(tmp_path, GENERATIONS[:1])
-    table.merge()
-    write_generations(table, GENERATIONS[1:2])
-    table.merge()
-    lance.dataset(table.uri).optimize.compact_files()
-    write_generations(table, GENERATIONS[2:])
-    assert table.merge() == 1
-    assert in_base(table.uri) == rows_of(mw.open_table(table.uri)) == expected()
 
 
 def test_a_key_index_that_is_behind_or_remapped_loses_no_update(tmp_path: Path) -> None:

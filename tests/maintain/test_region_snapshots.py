@@ -85,25 +85,6 @@ def test_recording_keeps_merge_progress_that_came_in_between(
     assert found.num_regions == 1
 
 
-def test_a_pinned_version_without_a_record_reads_as_the_base_alone(tmp_path: Path) -> None:
-    """Protocol rule 18."""
-    table = _table(tmp_path, regions=2, rows=10)
-    before = table.version
-    recorded = table.snapshot_regions()
-    with table.writer() as writer:
-        writer.delete(list(range(10)))
-        writer.flush()
-    with pytest.warns(mw.UnrecordedVersionWarning, match=f"version {before}"):
-        unrecorded = mw.open_table(table.uri, version=before)
-    assert unrecorded.reads_base_alone
-    assert _ids(unrecorded, "strong") == []
-    pinned = mw.open_table(table.uri, version=recorded)
-    assert _ids(pinned, "strong") == list(range(10))
-    assert pinned.get([3]).to_pylist() == [{"id": 3, "val": 0}]
-    with pytest.raises(mw.InvalidCallError, match="open_table"):
-        pinned.writer()
-
-
 def test_a_query_for_one_region_looks_it_up_and_finds_the_same(tmp_path: Path) -> None:
     table = _table(tmp_path, regions=7, rows=60)
     table.snapshot_regions()

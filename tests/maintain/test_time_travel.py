@@ -77,12 +77,6 @@ def _up(timestamp: datetime | str) -> datetime | str:
     return timestamp + later
 
 
-def test_a_time_before_all_versions_is_refused(tmp_path: Path) -> None:
-    table = create(tmp_path)
-    with pytest.raises(mw.InvalidCallError, match="before the oldest version"):
-        mw.open_table(table.uri, timestamp=datetime(2000, 1, 1, tzinfo=UTC))
-
-
 @each("timestamp", ["yesterday", "2026-01-01T00:00:00", datetime(2026, 1, 1), 1_700_000_000])
 def test_a_time_that_is_none_is_refused(tmp_path: Path, timestamp: Any) -> None:
     table = create(tmp_path)
@@ -118,25 +112,6 @@ def test_a_version_without_a_record_says_that_it_reads_as_the_base_alone(tmp_pat
         warnings.simplefilter("error")
         assert not mw.open_table(table.uri).reads_base_alone
         assert not mw.open_table(table.uri, version=table.snapshot_regions()).reads_base_alone
-
-
-def test_a_version_whose_files_were_removed_by_hand_is_an_error(tmp_path: Path) -> None:
-    table = create(tmp_path)
-    flush(table, rows(0, 3, 1))
-    version = table.snapshot_regions()
-    for folder in (tmp_path / "t" / "_mem_wal").glob("*/*_gen_1"):
-        folder.rename(tmp_path / "elsewhere")
-    with pytest.raises(mw.MemWalError, match="gen=1"):
-        values(mw.open_table(table.uri, version=version))
-
-
-def test_a_version_that_was_cleaned_up_is_an_error(tmp_path: Path) -> None:
-    table = create(tmp_path)
-    version = table.snapshot_regions()
-    lance.dataset(table.uri).update_metadata({"another": "version"})
-    collect(table, after=1, versions_older_than=NOW)
-    with pytest.raises(mw.InvalidCallError, match=f"no version {version}; its latest"):
-        mw.open_table(table.uri, version=version)
 
 
 def test_a_version_from_before_the_table_was_enabled_says_how_to_read_it(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import math
 import os
 import time
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.maintain import unflushed
 from memwal_sql.storage.objects.open import open_store
-from memwal_sql.storage.objects.probe import PROBE_FOLDER
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.wal.log import Wal
 from tests.cli.calls import as_json, call
@@ -212,22 +210,6 @@ def test_only_a_single_pass_asks_the_store_for_its_time(
     assert asked == []
     mw.run_all_jobs(table)
     assert len(asked) == 1
-
-
-def test_an_object_that_asks_for_the_time_is_collected_where_its_process_died(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = table_of(tmp_path)
-    store = open_store(table.uri)
-    monkeypatch.setattr(store, "delete", lambda paths: None)
-    assert unflushed._store_time(store) is not None
-    (left,) = Path(table.uri, PROBE_FOLDER).iterdir()
-    past = time.time() - 7200.0
-    for path in Path(table.uri).rglob("*"):
-        if path.is_file():
-            os.utime(path, (past, past))
-    table.collect_garbage(older_than=timedelta(hours=1))
-    assert not left.exists()
 
 
 def test_a_new_claim_counts_from_the_claim(tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ from memwal_sql.storage.region.versions import RegionManifests
 from tests.each import each
 from tests.maintain.merging_tables import (
     GENERATIONS,
-    SCHEMA,
     expected,
     in_base,
     make_table,
@@ -238,52 +237,6 @@ def test_progress_is_told_region_by_region(tmp_path: Path) -> None:
         (name, 4, 4), (name, 1, 3), (name, 3, 3), (name, 2, 4), (name, 4, 4),
     ]  # fmt: skip
     assert {one.job for one in told} == {"merge"}
-
-
-def test_an_interrupted_report_ends_the_merge_where_it_is(tmp_path: Path) -> None:
-    table = make_table(tmp_path)
-
-    def stop(progress: Progress) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        table.merge(progress=stop)
-    assert rows_of(table) == expected()
-    assert table.merge() == 2
-    assert in_base(table.uri) == expected()
-
-
-def test_writers_go_on_while_their_generations_are_merged(tmp_path: Path) -> None:
-    table = mw.create_table(tmp_path / "t", SCHEMA, "id")
-    with table.writer() as writer:
-        for round_ in range(4):
-            writer.upsert({"id": [1, round_ + 10], "val": [round_, round_]})
-            writer.flush()
-            writer.upsert({"id": [2], "val": [round_]})
-            assert table.merge() == 1
-            writer.delete([round_ + 10])
-        assert rows_of(table) == {1: 3, 2: 3}
-        assert table.get([1, 2, 13]).num_rows == 2
-
-
-def test_a_region_without_flushed_generations_costs_no_commit(tmp_path: Path) -> None:
-    table = mw.create_table(tmp_path / "t", SCHEMA, "id")
-    with table.writer() as writer:
-        writer.upsert({"id": [1], "val": [1]})
-        before = lance.dataset(table.uri).version
-        assert table.merge() == 0
-        assert lance.dataset(table.uri).version == before
-
-
-def test_a_merged_table_is_read_with_its_newest_schema(tmp_path: Path) -> None:
-    schema = pa.schema([("val", pa.int64()), ("id", pa.int64()), ("text", pa.string())])
-    table = mw.create_table(tmp_path / "t", schema, "id")
-    merge_rows(table, {"val": [1, 2], "id": [1, 2], "text": ["a", None]})
-    found = lance.dataset(table.uri).to_table().sort_by("id")
-    assert found.to_pylist() == [
-        {"val": 1, "id": 1, "text": "a"},
-        {"val": 2, "id": 2, "text": None},
-    ]
 
 
 @pytest.mark.parametrize("there", [True, False])
