@@ -100,7 +100,7 @@ def test_a_reader_never_has_half_of_a_batch(table: Table) -> None:
 
 def test_a_driver_that_ends_after_any_change_has_written_all_or_nothing(table: Table) -> None:
     """Its retry writes the batch once."""
-    changes = range(1, 40, 1 if IS_SOAK else 2)
+    changes = range(1, 40, 1 if IS_SOAK else 3)
     for nth in changes:
         mark, val = BatchMark("q", nth), str(nth)
         state, process = values(table), Process(table.uri)
