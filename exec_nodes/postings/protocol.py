@@ -22,7 +22,23 @@ Lengths = npt.NDArray[np.int32]
 Live = npt.NDArray[np.bool_]
 
 
-class TextIndex(Protocol):
+class Vocabulary(Protocol):
+    """The tokens of a column, as far as a query's words become tokens."""
+
+    @property
+    def analyzer(self) -> Hashable:
+        """The tokenizer of the texts; equal ones give equal tokens."""
+
+    def near(self, token: str, distance: int, prefix_length: int) -> set[str]:
+        """The tokens of documents, and perhaps others, that are at most `distance` edits of
+        characters (Levenshtein's) from `token` and begin as it does: with its first
+        `prefix_length` characters, or all of them if it has fewer."""
+
+    def query_words(self, text: str) -> Sequence[tuple[str, int]]:
+        """`TextIndex.positions` of a query's text, kept."""
+
+
+class TextIndex(Vocabulary, Protocol):
     """The texts of one column of one source; never changes. Safe to read from several threads.
 
     Stale rows are among the documents: the caller knows which ones are live.
@@ -40,25 +56,13 @@ class TextIndex(Protocol):
     def lengths(self) -> Lengths:
         """The number of tokens by document id; 0 if the text is null, empty or stop words only."""
 
-    @property
-    def analyzer(self) -> Hashable:
-        """The tokenizer of the texts; equal ones give equal tokens."""
-
     def postings(self, token: str) -> tuple[Documents, Frequencies]:
         """The documents that hold a token, ascending, and how often each does (at least once)."""
-
-    def near(self, token: str, distance: int, prefix_length: int) -> set[str]:
-        """The tokens of documents, and perhaps others, that are at most `distance` edits of
-        characters (Levenshtein's) from `token` and begin as it does: with its first
-        `prefix_length` characters, or all of them if it has fewer."""
 
     def positions(self, text: str) -> list[tuple[str, int]]:
         """The tokens of a text as the column's analyzer gives them, in order, repetitions kept,
         each with its position; stop words take one, and tokens of one position are spellings of
         one word."""
-
-    def query_words(self, text: str) -> Sequence[tuple[str, int]]:
-        """The same of a query's text, kept."""
 
     def texts(self, documents: Documents) -> pa.Array:
         """The texts of some documents, in the order asked; read from the source."""

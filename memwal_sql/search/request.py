@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, Protocol, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from exec_nodes.base.columns import DISTANCE_FIELD, QUERY_INDEX_FIELD, SCORE_FIE
 from exec_nodes.fuse_exec import RELEVANCE_FIELD
 from exec_nodes.take_exec import TakeExec
 from exec_nodes.text.query.parse import parse_query
+from exec_nodes.text.scoring.resolve import Resolved
 from memwal_sql.arguments import is_number, is_whole, shortened
 from memwal_sql.errors import InvalidCallError
 from planner.model import Snapshot
@@ -98,6 +99,18 @@ def checked_k(k: Any) -> int:
     return min(int(k), _MOST_ROWS)
 
 
+class SearchPlan(Protocol):
+    """Plans a search; see `Search`."""
+
+    def __call__(
+        self,
+        columns: Columns,
+        filters: Filters,
+        snapshot: Snapshot,
+        weights: Resolved | None = None,
+    ) -> TakeExec: ...
+
+
 @dataclass(frozen=True)
 class Search:
     """A search of one table.
@@ -108,13 +121,13 @@ class Search:
         counts_all: whether rows that the filters exclude matter too, for the statistics of scores:
             then no region may be left out of the snapshot.
         plan: its plan for columns to return, filters that rows must meet before they are ranked,
-            and a snapshot.
+            and a snapshot; of a part of a table it takes the weights of the whole.
     """
 
     searched: Columns
     added: pa.Schema
     counts_all: bool
-    plan: Callable[[Columns, Filters, Snapshot], TakeExec]
+    plan: SearchPlan
 
 
 def vector_search(
@@ -125,7 +138,10 @@ def vector_search(
     batch = [QUERY_INDEX_FIELD] if len(vector_query.vectors) > 1 else []
     added = _added(schema, DISTANCE_FIELD, *batch)
 
-    def plan(columns: Columns, filters: Filters, snapshot: Snapshot) -> TakeExec:
+    def plan(
+        columns: Columns, filters: Filters, snapshot: Snapshot, weights: Resolved | None = None
+    ) -> TakeExec:
+        del weights  # a distance depends on one row alone
         return plan_vector_search(replace(vector_query, columns=columns, filters=filters), snapshot)
 
     return Search((column,), added, False, plan)
@@ -139,10 +155,11 @@ def full_text_search(
     text_query = _text_query(schema, names, query, k, checked_options(options, TEXT_OPTIONS))
     added = _added(schema, SCORE_FIELD)
 
-    def plan(columns: Columns, filters: Filters, snapshot: Snapshot) -> TakeExec:
-        return plan_full_text_search(
-            replace(text_query, columns=columns, filters=filters), snapshot
-        )
+    def plan(
+        columns: Columns, filters: Filters, snapshot: Snapshot, weights: Resolved | None = None
+    ) -> TakeExec:
+        query = replace(text_query, columns=columns, filters=filters, weights=weights)
+        return plan_full_text_search(query, snapshot)
 
     return Search(names, added, True, plan)
 
@@ -176,8 +193,12 @@ def hybrid_search(
     ranks = (DISTANCE_FIELD.with_nullable(True), SCORE_FIELD.with_nullable(True))
     added = _added(schema, *ranks, RELEVANCE_FIELD)
 
-    def plan(columns: Columns, filters: Filters, snapshot: Snapshot) -> TakeExec:
-        return plan_hybrid_search(replace(hybrid_query, columns=columns, filters=filters), snapshot)
+    def plan(
+        columns: Columns, filters: Filters, snapshot: Snapshot, weights: Resolved | None = None
+    ) -> TakeExec:
+        text = replace(hybrid_query.text, weights=weights)
+        query = replace(hybrid_query, text=text, columns=columns, filters=filters)
+        return plan_hybrid_search(query, snapshot)
 
     return Search((vector_column, *names), added, True, plan)
 

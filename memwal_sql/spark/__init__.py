@@ -21,6 +21,7 @@ from memwal_sql.spark.maintenance import (
     snapshot_regions,
 )
 from memwal_sql.spark.regions import repartition_by_region
+from memwal_sql.spark.search import full_text_search, hybrid_search, vector_search
 from memwal_sql.spark.source import MemWalDataSource
 from memwal_sql.spark.tables import check_workers
 
@@ -29,11 +30,14 @@ __all__ = [
     "build_indexes",
     "collect_garbage",
     "compact",
+    "full_text_search",
+    "hybrid_search",
     "merge",
     "register",
     "repartition_by_region",
     "snapshot_regions",
     "use_bundled_java",
+    "vector_search",
 ]
 
 

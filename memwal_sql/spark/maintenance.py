@@ -89,7 +89,9 @@ def compact(spark: SparkSession, uri: str, storage_options: Mapping[str, str] | 
     if not tasks:
         return 0
     text = f"compacting {uri}, {len(tasks)} groups of fragments"
-    rows = _tasks(spark, text, len(tasks), partial(_compacted, place, tuple(tasks)), "new binary")
+    rows = run_tasks(
+        spark, text, len(tasks), partial(_compacted, place, tuple(tasks)), "new binary"
+    )
     return compactor.commit(pickle.loads(row["new"]) for row in rows)  # noqa: S301  # our tasks'
 
 
@@ -131,11 +133,11 @@ def _run(
     if not items:
         return {}
     text = f"{verb} {place.uri}, {len(items)} {noun}"
-    rows = _tasks(spark, text, len(items), partial(_task, place, tuple(items), work), _RESULT)
+    rows = run_tasks(spark, text, len(items), partial(_task, place, tuple(items), work), _RESULT)
     return {row["item"]: row["done"] for row in rows}
 
 
-def _tasks(spark: SparkSession, text: str, count: int, task: Task, result: str) -> Sequence[Row]:
+def run_tasks(spark: SparkSession, text: str, count: int, task: Task, result: str) -> Sequence[Row]:
     """The results of so many tasks, each of which gets its number."""
     context = spark.sparkContext
     before = context.getLocalProperty(_DESCRIPTION)

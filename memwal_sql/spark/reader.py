@@ -32,6 +32,7 @@ from memwal_sql.session.scalar_functions import analyzed
 from memwal_sql.spark.options import Options
 from memwal_sql.spark.tables import pinned_table_of, table_of
 from memwal_sql.spark.types import arrow_schema, as_spark
+from memwal_sql.state.base_table import BaseTable
 from planner.model import Query, Snapshot
 from planner.plan import MAX_LOOKUP_KEYS
 from planner.predicates.expr import Predicate
@@ -57,6 +58,35 @@ class Share(InputPartition):
     fragments: frozenset[int] = frozenset()
     regions: tuple[int, ...] = ()
     whole: bool = False
+
+
+Parts = Mapping[tuple[bool, int], int]
+"""Rows by part: a fragment of the base, as (True, its id), or a region, as (False, its place)."""
+
+
+def parts_of(options: Options, pinned: PinnedSnapshot) -> Parts:
+    """The parts of a snapshot that tasks can share."""
+    base = pinned_table_of(options).base(pinned.version)
+    parts: dict[tuple[bool, int], int] = {}
+    for fragment in base.dataset.get_fragments():
+        parts[(True, fragment.fragment_id)] = fragment.metadata.num_rows
+    for number, region in enumerate(pinned.regions):
+        merged = base.details.merged_generations.get(region.manifest.region_id, 0)
+        if rows := region.rows(merged):
+            parts[(False, number)] = rows
+    return parts
+
+
+def shares_of(pinned: PinnedSnapshot, parts: Parts, tasks: int) -> list[Share]:
+    """The parts in at most so many shares of about the same size."""
+    return [
+        Share(
+            pinned,
+            frozenset(number for in_base, number in share if in_base),
+            tuple(sorted(number for in_base, number in share if not in_base)),
+        )
+        for share in deal(parts, tasks)
+    ]
 
 
 class BatchReader(DataSourceReader):
@@ -85,22 +115,8 @@ class BatchReader(DataSourceReader):
         keys = key_equalities(conditions, table.primary_key, table.schema)
         if keys is not None and len(keys) <= MAX_LOOKUP_KEYS:
             return [Share(pinned, whole=True)]
-        base = pinned_table_of(self._options).base(pinned.version)
-        parts: dict[tuple[bool, int], int] = {}
-        for fragment in base.dataset.get_fragments():
-            parts[(True, fragment.fragment_id)] = fragment.metadata.num_rows
-        for number, region in enumerate(pinned.regions):
-            merged = base.details.merged_generations.get(region.manifest.region_id, 0)
-            if rows := region.rows(merged):
-                parts[(False, number)] = rows
-        return [
-            Share(
-                pinned,
-                frozenset(number for in_base, number in share if in_base),
-                tuple(sorted(number for in_base, number in share if not in_base)),
-            )
-            for share in deal(parts, self._tasks(sum(parts.values())))
-        ]
+        parts = parts_of(self._options, pinned)
+        return shares_of(pinned, parts, self._tasks(sum(parts.values())))
 
     def _tasks(self, rows: int) -> int:
         """How many tasks shall read so many rows: as many as run at once, or more where a task
@@ -162,6 +178,11 @@ class ShareTable:
         return opened(planner(self.snapshot))
 
     @property
+    def base(self) -> BaseTable:
+        """The whole base table."""
+        return self._table.base(self._share.pinned.version)
+
+    @property
     def snapshot(self) -> Snapshot:
         """The share."""
         share = self._share
@@ -171,7 +192,7 @@ class ShareTable:
         regions = tuple(whole.regions[number] for number in share.regions)
         if not share.fragments:
             return replace(whole, base=None, regions=regions)
-        base = self._table.base(share.pinned.version).source.share(share.fragments)
+        base = self.base.source.share(share.fragments)
         others = (r for number, r in enumerate(whole.regions) if number not in share.regions)
         masks = tuple(source for region in others for source in region.sources)
         return replace(whole, base=base, regions=regions, masks=masks)

@@ -22,6 +22,7 @@ from exec_nodes.sources.source import Source
 from exec_nodes.take_exec import TakeExec
 from exec_nodes.text.query.tree import TextExpression, columns_of
 from exec_nodes.text.scoring.query_corpus import QueryCorpus
+from exec_nodes.text.scoring.resolve import Resolved
 from exec_nodes.union_exec import UnionExec
 from planner.model import Snapshot
 from planner.predicates.condition import Condition
@@ -36,12 +37,14 @@ class TextQuery:
         query: the query and its columns.
         columns: the columns to return besides `_score`.
         filters: conjunctive; they choose among the rows and never change a score.
+        weights: those of a larger corpus, where the snapshot is a part of one.
     """
 
     query: TextExpression
     k: int
     columns: tuple[str, ...]
     filters: tuple[Condition, ...] = ()
+    weights: Resolved | None = None
 
 
 def plan_full_text_search(query: TextQuery, snapshot: Snapshot) -> TakeExec:
@@ -60,7 +63,7 @@ def plan_full_text_search(query: TextQuery, snapshot: Snapshot) -> TakeExec:
     regions = tuple([region.sources for region in snapshot.regions])
     stale = PlanStale(snapshot.base, regions, STALE_SETS, tuple(columns), snapshot.masks)
     analyzers = {column: _analyzer(index) for column, index in indexes.items()}
-    corpus = QueryCorpus(query.query, analyzers, stale)
+    corpus = QueryCorpus(query.query, analyzers, stale, weights=query.weights)
     read, pruned = searched(snapshot, query.filters)
     scans = tuple(
         FTSExec(

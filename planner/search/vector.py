@@ -213,8 +213,8 @@ def plan_vector_search(query: VectorQuery, snapshot: Snapshot) -> TakeExec:
     snapshot = bridged(snapshot, index)
     output = output_schema(query, schema)
     regions = tuple([region.sources for region in snapshot.regions])
-    stale = PlanStale(snapshot.base, regions, STALE_SETS)
-    masks = Masks(stale)
+    stale = PlanStale(snapshot.base, regions, STALE_SETS, masks=snapshot.masks)
+    masks = Masks(stale, matched=bool(snapshot.masks))
     read, pruned = searched(snapshot, query.filters)
     scans = tuple(
         [

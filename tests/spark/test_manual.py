@@ -6,15 +6,42 @@ import io
 from datetime import date
 from pathlib import Path
 
+import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
 import memwal_sql as mw
 from demo.flights import load_flights
 from demo.spark_pipeline import run
-from tests.docs.pages import block
+from tests.docs.pages import blocks
 from tests.spark.feed import Feed
 from tests.spark.frames import frame, load, rows
+
+
+def examples() -> list[str]:
+    return [block.text for block in blocks("docs/spark.md") if block.language == "pyspark"]
+
+
+def test_searches_run(spark: SparkSession, uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    schema = pa.schema(
+        [
+            pa.field("id", pa.int64(), nullable=False),
+            ("vector", pa.list_(pa.float32(), 2)),
+            ("body", pa.string()),
+        ]
+    )
+    table = mw.create_table(uri, schema, "id")
+    with table.writer() as writer:
+        writer.upsert(
+            [
+                {"id": 1, "vector": [0.0, 1.0], "body": "a write"},
+                {"id": 200, "vector": [0.1, 0.9], "body": "ahead"},
+            ]
+        )
+    exec(examples()[1], {"spark": spark, "uri": uri})
+    nearest, best = capsys.readouterr().out.split("_score")
+    assert "a write" in nearest and "ahead" not in nearest and "ahead" in best
 
 
 def test_the_example_runs(spark: SparkSession, uri: str, tmp_path: Path) -> None:
@@ -28,7 +55,7 @@ def test_the_example_runs(spark: SparkSession, uri: str, tmp_path: Path) -> None
         "stream": feed.stream(),
     }
     try:
-        exec(block("docs/spark.md", "pyspark").text, names)
+        exec(examples()[0], names)
         for query in spark.streams.active:
             query.processAllAvailable()
     finally:

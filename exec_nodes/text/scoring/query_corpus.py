@@ -20,13 +20,15 @@ class QueryCorpus:
     """A query and the live texts of a plan's sources, which count as one corpus, so that the
     ranking is that of one index over the merged table. Computed once, when first read.
 
-    `analyzers` has the analyzer of each column of the query.
+    `analyzers` has the analyzer of each column of the query. `weights` are those of a larger
+    corpus, of which the sources are a part.
     """
 
     query: TextExpression
     analyzers: Mapping[str, Analyzer]
     stale: PlanStale
     source_texts: SourceTexts = SOURCE_TEXTS
+    weights: Resolved | None = None
 
     @lazy_property
     def live(self) -> Mapping[str, LiveCorpus]:
@@ -45,6 +47,8 @@ class QueryCorpus:
     @lazy_property
     def resolved(self) -> Resolved:
         """The query with the weights and norms of the corpus."""
+        if self.weights is not None:
+            return self.weights
         corpora = {
             column: Corpus(corpus, [text.text for text in corpus.texts])
             for column, corpus in self.live.items()

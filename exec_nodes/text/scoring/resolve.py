@@ -23,7 +23,7 @@ from exec_nodes.postings.bm25 import (
     norms_of,
     token_weight,
 )
-from exec_nodes.postings.protocol import CorpusStatistics, TextIndex
+from exec_nodes.postings.protocol import CorpusStatistics, Vocabulary
 from exec_nodes.text.query.tree import (
     Boolean,
     Boost,
@@ -42,7 +42,7 @@ class Corpus(NamedTuple):
     """One column of a table: the statistics of its live rows, and its index in every source."""
 
     statistics: CorpusStatistics
-    indexes: Sequence[TextIndex]
+    indexes: Sequence[Vocabulary]
 
 
 class Token(NamedTuple):
