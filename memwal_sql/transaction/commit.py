@@ -32,18 +32,6 @@ from memwal_sql.write.table_writer import TableWriter
 _SHOWN_KEYS = 10
 
 
-def commit(
-    joined: Sequence[Joined],
-    home: TableContext,
-    description: Description,
-    *,
-    serializable: bool,
-) -> TransactionRecord:
-    """The record of the transaction, or of another one with its id that came first. Raises as
-    `Transaction.commit`."""
-    return _Commit(joined, home, description, serializable=serializable).run()
-
-
 @dataclass(frozen=True, slots=True)
 class _Share:
     """What a transaction writes to a table, and where nobody else may have written since it began:
@@ -69,44 +57,40 @@ _Part = tuple[Participant[RegionWriter], Cut, bool]
 """A participant, its cut, and whether nothing may have been written to the region after that."""
 
 
-class _Commit:
-    def __init__(
-        self,
-        joined: Sequence[Joined],
-        home: TableContext,
-        description: Description,
-        *,
-        serializable: bool,
-    ) -> None:
-        self._joined = joined
-        self._home = home
-        self._description = description
-        self._serializable = serializable
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """The commit of what a transaction has staged in some tables, with its record in `home`."""
+
+    joined: Sequence[Joined]
+    home: TableContext
+    description: Description
+    serializable: bool
 
     def run(self) -> TransactionRecord:
-        """Check and write it."""
-        shares = [share for share in map(self._share, self._joined) if not share.is_empty]
-        records = Transactions(self._home.store)
+        """The record of the transaction, or of another one with its id that came first. Raises as
+        `Transaction.commit`."""
+        shares = [share for share in map(self._share, self.joined) if not share.is_empty]
+        records = Transactions(self.home.store)
         if all(share.rows is None for share in shares):
             for share in shares:
                 self._check_places(share)
-            if self._serializable:
+            if self.serializable:
                 self._check_regions(())
             return self._without_rows(records)
-        remote = self._home.store.remote
+        remote = self.home.store.remote
         writers = map_remote(remote, lambda share: share.open_writer(), shares)
         try:
             with ExitStack() as rooms:
                 parts: list[_Part] = []
                 for share, writer in zip(shares, writers, strict=True):
                     parts += self._parts(share, writer, rooms)
-                if self._serializable:
+                if self.serializable:
                     self._check_regions({participant.writer.region_id for participant, *_ in parts})
                 # Now, as a claim may have settled an earlier attempt.
-                attempt = free_id(records, self._description.id)
+                attempt = free_id(records, self.description.id)
                 if isinstance(attempt, TransactionRecord):
                     return attempt
-                return self._land(parts, replace(self._description, id=attempt))
+                return self._land(parts, replace(self.description, id=attempt))
         except FencedError as error:
             if not all(writer.takes_turns for writer in writers):
                 raise
@@ -115,7 +99,7 @@ class _Commit:
             ) from error
 
     def _without_rows(self, records: Transactions) -> TransactionRecord:
-        described, attempt = self._description, free_id(records, self._description.id)
+        described, attempt = self.description, free_id(records, self.description.id)
         if attempt is None:
             return TransactionRecord("", True, utc_now())
         if isinstance(attempt, TransactionRecord):
@@ -132,15 +116,15 @@ class _Commit:
                 orders.enter_context(participant.writer.order)
             for participant, cut, stays in parts:
                 self._check(participant, cut, stays=stays)
-            write = AtomicWrite(participants, description, self._home)
+            write = AtomicWrite(participants, description, self.home)
             if not all(participant.writer.durable for participant in participants):
                 return write.land()  # others may not enqueue meanwhile
         return write.land()
 
     def _share(self, joined: Joined) -> _Share:
         rows, scope = joined.inside.staged(), joined.inside.scope
-        stays = frozenset(scope.regions_read) if self._serializable else frozenset[UUID]()
-        whole = joined.whole or (self._serializable and scope.has_read_all)
+        stays = frozenset(scope.regions_read) if self.serializable else frozenset[UUID]()
+        whole = joined.whole or (self.serializable and scope.has_read_all)
         return _Share(joined, rows, stays, whole)
 
     def _parts(self, share: _Share, writer: TableWriter, rooms: ExitStack) -> list[_Part]:
@@ -203,7 +187,7 @@ class _Commit:
         """Raise ConflictError for a region that was made since the beginning and may have rows of
         the reads. Of two transactions that make regions, one at least finds the other's, as each
         has claimed its `own` in all tables by now."""
-        for joined in self._joined:
+        for joined in self.joined:
             reads, base = joined.inside.scope.reads, joined.inside.scope.base
             regions = joined.table.collector.registry.regions(base) if reads else ()
             new = [r for r in regions if r.region_id not in joined.ends and r.region_id not in own]

@@ -21,7 +21,7 @@ from memwal_sql.storage.records.transactions import (
 )
 from memwal_sql.table import Table
 from memwal_sql.transaction.begin import Joined, join
-from memwal_sql.transaction.commit import commit
+from memwal_sql.transaction.commit import Commit
 from memwal_sql.write.coordinator import Description, takes_none
 from memwal_sql.write.statement import SERIALIZABLE, SNAPSHOT, Isolation, check_isolation
 
@@ -147,12 +147,9 @@ class OpenTransaction:
         if not self._joined:
             return TransactionRecord("", True, utc_now())
         operation = self._operation or "; ".join(self._statements) or None
-        return commit(
-            self._joined,
-            self._home,
-            Description(self._id, self._actor, operation),
-            serializable=self._isolation == SERIALIZABLE,
-        )
+        description = Description(self._id, self._actor, operation)
+        serializable = self._isolation == SERIALIZABLE
+        return Commit(self._joined, self._home, description, serializable).run()
 
     def _join(self, tables: Sequence[Table]) -> list[Joined]:
         for table in tables:
