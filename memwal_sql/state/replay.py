@@ -37,7 +37,7 @@ class ReplayedMemTable:
     """
 
     memtable: MemTable
-    last_position: int
+    last_position: int = 0
     entries: int = 0
     published: dict[str, int] = field(default_factory=dict)
     marks: list[Mark] = field(default_factory=list)

@@ -6,7 +6,7 @@ Nothing here locks: the region writer holds its lock around every call.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -20,36 +20,22 @@ from memwal_sql.write.options import WriterOptions
 
 
 @dataclass(slots=True, eq=False)
-class OpenGeneration:
-    """An unflushed MemTable.
+class OpenGeneration(ReplayedMemTable):
+    """An unflushed MemTable and its entries in the WAL.
 
     Attributes:
-        last_position: the position of its last entry in the WAL.
-        entries: the number of its entries there.
         unlanded: the number of its writes that are pending or on their way to the WAL.
         born: the time of its first row.
         sealed: whether it takes no new writes.
         submitted: whether the flusher has it.
-        published: the staged batches that it holds, see `ReplayedMemTable`.
-        marks: its committed intents.
         intent: whether an intent is on its way, whose transaction is undecided.
     """
 
-    memtable: MemTable
-    last_position: int = 0
-    entries: int = 0
     unlanded: int = 0
     born: float = 0.0
     sealed: bool = False
     submitted: bool = False
-    published: Mapping[str, int] = field(default_factory=dict)
-    marks: list[Mark] = field(default_factory=list)
     intent: bool = False
-
-    @property
-    def last_transaction(self) -> int:
-        """The position of its last committed intent, 0 without one."""
-        return self.marks[-1].position if self.marks else 0
 
 
 class OpenGenerations:
@@ -80,19 +66,9 @@ class OpenGenerations:
         self._budget = budget
         self._clock = clock
         now = clock()
-        replayed_generations = [
-            OpenGeneration(
-                generation.memtable,
-                generation.last_position,
-                generation.entries,
-                born=now,
-                published=generation.published,
-                marks=generation.marks,
-            )
-            for generation in replayed
-        ]
-        self._open = replayed_generations or [
-            OpenGeneration(make_memtable(current_generation), born=now)
+        self._open = [
+            OpenGeneration(g.memtable, g.last_position, g.entries, g.published, g.marks, born=now)
+            for g in replayed or [ReplayedMemTable(make_memtable(current_generation))]
         ]
         for older in self._open[:-1]:
             older.sealed = True
@@ -275,15 +251,9 @@ class OpenGenerations:
     def replayed(self) -> list[ReplayedMemTable]:
         """The MemTables that have rows, as a replay of the log gives them."""
         return [
-            ReplayedMemTable(
-                generation.memtable,
-                generation.last_position,
-                generation.entries,
-                dict(generation.published),
-                list(generation.marks),
-            )
-            for generation in self._open
-            if generation.memtable.rows
+            ReplayedMemTable(g.memtable, g.last_position, g.entries, {**g.published}, [*g.marks])
+            for g in self._open
+            if g.memtable.rows
         ]
 
     def _submit_sealed(self) -> None:
