@@ -49,7 +49,6 @@ class Expressions:
 
         Raises InvalidCallError for an expression that can't be evaluated or is not over a single
         row, and for a value that does not fit. Expressions are checked even without rows.
-        single row, and for a value that does not fit. It checks expressions without rows too.
         """
         context = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(1))
         numbered = pa.Table.from_batches([rows.append_column(_PLACE, np.arange(rows.num_rows))])

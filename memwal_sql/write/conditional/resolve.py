@@ -45,7 +45,6 @@ class RowChanges:
 
     Attributes:
         moved: the old and the new keys of rows that get another key.
-        moved: the keys of rows that get another one, before and after.
     """
 
     upserts: pa.Table | None = None
