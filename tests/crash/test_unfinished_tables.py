@@ -578,27 +578,3 @@ def test_sql_ends_it_too(
     assert mw.sql(ctx, f"SELECT n FROM {name}").to_pylist() == [{"n": 3}]
     with pytest.raises(mw.InvalidCallError, match="has a table of this name"):
         mw.sql(ctx, f"CREATE TABLE {statement}")
-
-
-def test_of_two_that_make_it_at_once_one_does(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """At each step of the first one comes another, with other regions."""
-    whole = Steps(inf, "before", interrupts)
-    steps = begin(str(folder / "whole"), whole, monkeypatch)
-    for nth in usual(range(1, steps + 1), 8):
-        place, made = folder / f"table-{nth}", list[str]()
-
-        def making(regions: str, place: Path = place, made: list[str] = made) -> None:
-            with suppress(mw.InvalidCallError, mw.ConflictError):
-                mw.create_table(place, SCHEMA, KEY, regions)
-                made.append(regions)
-
-        with Steps(nth, "before", partial(making, "bucket(id, 3)")).around(monkeypatch):
-            making(REGIONS)
-        table = mw.open_table(place)
-        with table.writer() as writer:
-            writer.upsert(ROWS)
-        assert table.check().ok
-        [spec] = table.info.region_specs
-        assert [text_of(spec)] == made
