@@ -6,11 +6,13 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any
 
+import datafusion
 import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
 from memwal_sql.errors import WriterFailedError
+from memwal_sql.write.region_writer import RegionWriter
 from memwal_sql.write.statement import Statements
 from memwal_sql.write.wal_writer import WalWriter
 
@@ -106,3 +108,26 @@ def test_of_several_errors_the_one_is_told_that_does_not_know_what_is_written(
         monkeypatch.setattr(WalWriter, "append", fails)
         with pytest.raises(WriterFailedError, match="it is unknown"):
             writer.upsert(GIVEN)
+
+
+def test_a_serializable_statement_whose_region_is_taken_before_it_reads_is_made_again(
+    table: mw.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ctx = datafusion.SessionContext()
+    mw.register(ctx, "t", table)
+    mw.sql(ctx, "INSERT INTO t VALUES (1, 0, 0), (2, 0, 0)")
+    mw.sql(ctx, "SET memwal.isolation = 'serializable'")
+    open_cut = RegionWriter.open_cut
+    others = [[{"id": 2, "n": 5, "m": 0}]]
+
+    def taken_over_before(writer: RegionWriter) -> object:
+        if others:
+            with mw.open_table(table.uri) as taker, taker.writer() as its:
+                its.upsert(others.pop())
+        return open_cut(writer)
+
+    monkeypatch.setattr(RegionWriter, "open_cut", taken_over_before)
+    mw.sql(ctx, "UPDATE t SET n = n + (SELECT n FROM t WHERE id = 2) WHERE id = 1")
+    assert others == []
+    assert live(table)[1] == (5, 0)
+    table.close()
