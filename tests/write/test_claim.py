@@ -15,7 +15,7 @@ import pytest
 from memwal_sql.errors import CorruptFileError, FencedError, RegionSealedError
 from memwal_sql.storage.paths import manifest_path
 from memwal_sql.storage.region.manifest import RegionStatus
-from memwal_sql.storage.wal.log import encode_entry, encode_fence
+from memwal_sql.storage.wal.log import encode_entry
 from tests.each import each
 from tests.model.faults import Kind
 from tests.model.racing import race
@@ -23,7 +23,7 @@ from tests.soak import SOAK
 from tests.write.harness import ENTRY_SCHEMA, Region, Rows, seen, upsert
 from tests.write.hooked_store import DOUBTFUL, Call, Crash, HookedStore, crash_at
 
-ROUNDS = 30 * SOAK
+ROUNDS = 15 * SOAK
 
 
 def entry(rows: Rows, epoch: int, generation: int) -> bytes:
@@ -138,35 +138,6 @@ def test_a_sealed_region_takes_no_writer() -> None:
     with pytest.raises(RegionSealedError, match="sealed"):
         region.open()
     assert region.manifest.writer_epoch == 0
-
-
-def test_a_claim_probes_beyond_a_stale_hint() -> None:
-    region = Region()
-    writer = region.open()
-    for key in range(40):
-        writer.append(upsert({key: "x"}))
-    assert region.manifest.wal_entry_position_last_seen == 0
-    assert len(seen(region.open())) == 40
-
-
-@each("lost", [(3,), (3, 4), (3, 4, 5), (2, 3)])
-def test_entries_missing_below_others_fail_a_claim_that_leaves_their_places_free(
-    lost: tuple[int, ...],
-) -> None:
-    """Protocol rule 5: positions are taken in order, so a gap means that files were lost."""
-    region = Region()
-    writer = region.open()
-    for key in range(6):
-        writer.append(upsert({key: "x"}))
-    held = {one: region.store.get(region.wal().path(one)) for one in lost}
-    region.store.delete([region.wal().path(one) for one in lost])
-    for _ in range(3):
-        with pytest.raises(CorruptFileError, match=r"but later.*restore.*\"manifest\"") as caught:
-            region.open()
-        assert region.wal().path(lost[0]) in str(caught.value)
-    for position, data in held.items():
-        assert region.store.put_if_absent(region.wal().path(position), data)
-    assert len(seen(region.open())) == 6
 
 
 def _damaged(data: bytes) -> bytes:
@@ -309,19 +280,6 @@ def test_a_torn_entry_that_was_known_to_be_complete_is_an_error() -> None:
         region.open()
 
 
-def test_a_damaged_entry_is_an_error_that_names_it() -> None:
-    """Protocol rule 9: any other damage is never skipped."""
-    region = Region()
-    writer = region.open()
-    path = region.wal().path(writer.append(upsert({1: "a" * 100})))
-    data = bytearray(region.store.get(path))
-    data[data.index(b"aaaa")] ^= 1
-    region.store.delete([path])
-    region.store.put_if_absent(path, bytes(data))
-    with pytest.raises(CorruptFileError, match=path):
-        region.open()
-
-
 def test_a_claim_interrupted_anywhere_loses_nothing() -> None:
     """Protocol rule 4: a crash at any operation leaves an epoch and a fence at most."""
     for when in ("before", "after"):
@@ -342,17 +300,20 @@ def test_a_claim_interrupted_anywhere_loses_nothing() -> None:
 
 @pytest.mark.parametrize("answer", DOUBTFUL)
 @pytest.mark.parametrize("nth", [1, 2])
+@pytest.mark.parametrize("new", [False, True])
 def test_a_claim_settles_doubtful_answers_by_nonces(
-    answer: Kind, nth: int, no_pauses: None
+    answer: Kind, nth: int, new: bool, no_pauses: None
 ) -> None:
     """Protocol rule 3: two claimants otherwise write identical bytes and both think they won."""
-    region = Region()
-    region.open().append(upsert({1: "a"}))
+    region = Region(created=not new)
+    if not new:
+        region.open().append(upsert({1: "a"}))
     store = HookedStore(region.store)
     store.fault_next_put(answer, nth)
-    writer = region.open(store)
+    writer = region.open(store, new=new)
     writer.append(upsert({2: "b"}))
-    assert region.rows() == {1: "a", 2: "b"}
+    assert writer.epoch == region.manifest.writer_epoch == (1 if new else 2)
+    assert region.rows() == ({2: "b"} if new else {1: "a", 2: "b"})
 
 
 def test_a_creation_interrupted_anywhere_leaves_a_region_to_be_claimed() -> None:
@@ -371,20 +332,6 @@ def test_a_creation_interrupted_anywhere_leaves_a_region_to_be_claimed() -> None
                 else:
                     break
             assert nth == 5  # its first manifest, a fence, two listings
-
-
-@pytest.mark.parametrize("answer", DOUBTFUL)
-@pytest.mark.parametrize("nth", [1, 2])
-def test_a_creation_settles_doubtful_answers_by_nonces(
-    answer: Kind, nth: int, no_pauses: None
-) -> None:
-    region = Region(created=False)
-    store = HookedStore(region.store)
-    store.fault_next_put(answer, nth)
-    writer = region.open(store, new=True)
-    writer.append(upsert({2: "b"}))
-    assert writer.epoch == region.manifest.writer_epoch == region.manifest.version == 1
-    assert region.rows() == {2: "b"}
 
 
 @each("collected", [False, True])
@@ -462,7 +409,7 @@ def _overtaken(nth: int, collected: bool) -> bool:
 @each("claimants", [2, 3, 8])
 def test_of_racing_claimants_one_writes_and_no_acknowledged_row_is_lost(claimants: int) -> None:
     """Protocol rules 3 to 5, and 11: creators race as well."""
-    for round_ in range(max(4, ROUNDS // claimants)):
+    for round_ in range(max(3, ROUNDS // claimants)):
         _race(claimants, seed=round_ * 100 + claimants)
 
 
@@ -550,14 +497,3 @@ def _jitter(seed: int) -> Any:
         return call()
 
     return hook
-
-
-def test_fences_of_lower_epochs_do_not_stop_a_replay() -> None:
-    """Protocol rule 5: a stray fence is not corruption."""
-    region = Region()
-    region.open()
-    writer = region.open()
-    writer.append(upsert({1: "a"}))
-    region.wal().append(4, encode_fence(writer_epoch=1))
-    writer.append(upsert({2: "b"}))
-    assert seen(region.open()) == {1: "a", 2: "b"}

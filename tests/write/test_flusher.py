@@ -141,28 +141,6 @@ def test_a_fenced_writer_commits_no_generation() -> None:
     assert region.rows() == {1: "new"}
 
 
-def test_a_flush_commit_that_races_a_claim_loses_or_wins_whole() -> None:
-    """Protocol rule 7: between reading the epoch again and the commit the region is claimed."""
-    region, executor = Region(), ManualExecutor()
-    store = HookedStore(region.store)
-    writer = region.open(store, executor=executor)
-    writer.append(upsert({1: "a"}))
-    writer.seal()
-    successors: list[Any] = []
-
-    def hook(operation: str, path: str, call: Call) -> Any:
-        if operation == "put_if_absent" and "/manifest/" in path and not successors:
-            successors.append(region.open())
-        return call()
-
-    store.hook = hook
-    executor.run_all()
-    assert region.manifest.flushed_generations == ()
-    assert seen(successors[0]) == {1: "a"}
-    with pytest.raises(FencedError):
-        writer.wait_flushed()
-
-
 @pytest.mark.parametrize("answer", DOUBTFUL)
 def test_a_flush_commit_with_a_doubtful_answer_happens_once(answer: Kind, no_pauses: None) -> None:
     """Protocol rule 3."""
@@ -229,23 +207,6 @@ def test_a_flush_of_a_region_that_is_gone_says_that_the_table_was_replaced() -> 
             call()
 
 
-def test_a_failed_flush_is_tried_again_in_a_new_folder() -> None:
-    region = Region()
-    attempts: list[int] = []
-
-    def write(region_id: UUID, generation: int, rows: pa.Table) -> FlushedGeneration:
-        attempts.append(generation)
-        if len(attempts) < 3:
-            raise StoreUnavailableError("the disk is full")
-        return region.write_generation(region_id, generation, rows)
-
-    writer = region.open(write=write)
-    writer.append(upsert({1: "a"}))
-    writer.seal()
-    assert attempts == [1, 1, 1]
-    assert region.rows() == {1: "a"}
-
-
 def test_a_flush_that_fails_for_good_stops_the_writer_and_loses_nothing() -> None:
     region = Region()
 
@@ -305,7 +266,7 @@ def test_a_crash_at_any_operation_of_the_store_loses_no_acknowledged_row() -> No
 @pytest.mark.slow
 def test_random_histories_of_writes_flushes_and_reopenings_match_a_dict() -> None:
     """#6767, #7067, #6834, #6653: what is replayed and flushed is what was written."""
-    for seed in range(40 * SOAK):
+    for seed in range(20 * SOAK):
         generator = random.Random(seed)
         region, executor = Region(), ManualExecutor()
         options: dict[str, Any] = {

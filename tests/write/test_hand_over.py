@@ -306,16 +306,6 @@ def test_a_process_never_waits_for_itself(tmp_path: Path) -> None:
     assert table.to_arrow().to_pylist() == [{"id": 1, "n": 5}]
 
 
-def test_a_buffered_writer_and_one_that_takes_no_turns_are_told(table: Table) -> None:
-    for options in ({"durable": False}, {"turns": False}):
-        writer = table.writer(**options)
-        writer.upsert(_rows("a"))
-        table.writer().upsert(_rows("b"))
-        with pytest.raises(FencedError):
-            writer.upsert(_rows("c"))
-        assert not writer.usable
-
-
 def test_a_writer_with_other_columns_does_not_take_a_region_back(tmp_path: Path) -> None:
     """Its rows would put nulls into a column that it does not know."""
     uri = str(tmp_path / "t")
@@ -326,21 +316,6 @@ def test_a_writer_with_other_columns_does_not_take_a_region_back(tmp_path: Path)
         with pytest.raises(ReopenError, match="open a new writer"):
             writer.upsert([{"id": 1, "n": 3}])
     assert table.to_arrow().to_pylist() == [{"id": 1, "n": 2, "double": 4}]
-
-
-def test_a_table_that_is_deleted_is_not_written_to(tmp_path: Path) -> None:
-    uri = str(tmp_path / "t")
-    schema = pa.schema({"id": pa.int64(), "n": pa.int64()})
-    table = mw.create_table(uri, schema, "id")
-    with table.writer() as writer:
-        writer.upsert([{"id": 1, "n": 2}])
-        with mw.open_table(uri).writer() as other:
-            other.upsert([{"id": 1, "n": 3}])
-        mw.drop_table(uri)
-        mw.create_table(uri, schema, "id")
-        with pytest.raises(mw.MemWalError):
-            writer.upsert([{"id": 1, "n": 4}])
-    assert mw.open_table(uri).count_rows() == 0
 
 
 def test_processes_that_write_the_same_regions_lose_no_row_and_get_no_error(

@@ -99,31 +99,9 @@ def test_a_write_that_is_interrupted_anywhere_loses_nothing_and_blocks_nobody(
 
 @pytest.mark.parametrize("module", [generations, flusher], ids=["generations", "flusher"])
 def test_a_flush_that_is_interrupted_anywhere_is_made_by_the_next(
-    tmp_path: Path, module: Any
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any
 ) -> None:
-    table = mw.create_table(tmp_path / "t", SCHEMA, "id")
-    writers: list[mw.TableWriter] = []
-
-    def make() -> Callable[[], object]:
-        for before in writers:
-            before.close()
-        writers.append(table.writer())
-        writers[-1].upsert(rows(0, len(writers)))
-        return writers[-1].flush
-
-    for run in steps(module, make):
-        run()
-        version = len(writers)
-        writers[-1].flush()
-        found = {row["id"]: row["v"] for row in _flushed(table)}
-        assert found == {0: version + 1, 1: version, 2: version, 3: version}
-    writers[-1].close()
-    assert table.check().ok
-
-
-def test_what_is_flushed_grows_no_more_where_a_flush_was_interrupted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    """And what is flushed by then grows no more."""
     table = mw.create_table(tmp_path / "t", SCHEMA, "id")
     writers: list[mw.TableWriter] = []
     submitted: list[tuple[MemTable, int]] = []
@@ -142,7 +120,7 @@ def test_what_is_flushed_grows_no_more_where_a_flush_was_interrupted(
         writers[-1].upsert(rows(0, len(writers)))
         return writers[-1].flush
 
-    for run in steps(generations, make):
+    for run in steps(module, make):
         run()
         version = len(writers)
         for start in (100, 200):

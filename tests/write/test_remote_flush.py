@@ -99,18 +99,6 @@ def test_requests_of_a_flush(scratch: Path) -> None:
     assert os.listdir(scratch) == []
 
 
-def test_one_region_takes_no_more_than_its_share(scratch: Path) -> None:
-    seen = Requests()
-    with s3_server("single", around=seen.around) as options:
-        table = mw.create_table("s3://single/t", SCHEMA, "id", storage_options=options)
-        with table.writer() as writer:
-            writer.upsert(rows(0, 10))
-            seen.take()
-            writer.flush()
-            # The newest version of the base table is looked for once for all regions.
-            assert len(seen.take()) <= MOST + 1
-
-
 def test_lance_reads_a_generation_as_if_it_had_written_it(
     uri: str, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,19 +84,6 @@ def test_flushing_goes_on_behind_upserts_at_the_row_limit(tmp_path: Path) -> Non
     assert table.values() == {i: str(i) for i in range(1000)}
 
 
-def test_several_threads_write_at_once(tmp_path: Path) -> None:
-    table = Table(tmp_path, regions=[bucket("id", 4)])
-    with table.writer(memtable_rows=200) as writer:
-
-        def run(me: int) -> None:
-            for step in range(10):
-                ids = [me * 1000 + step * 10 + i for i in range(10)]
-                writer.upsert({"id": ids, "val": [str(me)] * 10})
-
-        race(*(partial(run, me) for me in range(6)))
-    assert len(table.values()) == 600
-
-
 @pytest.mark.parametrize(
     ("durable", "indexed", "reached"),
     [
@@ -122,13 +109,6 @@ def test_buffered_writes_reach_the_wal_in_the_background(tmp_path: Path) -> None
     with table.writer(durable=False, wal_flush_interval_s=0.01) as writer:
         writer.upsert({"id": [1], "val": ["a"]})
         eventually(lambda: table.values() == {1: "a"})
-
-
-def test_a_memtable_is_flushed_by_age_in_the_background(tmp_path: Path) -> None:
-    table = Table(tmp_path)
-    with table.writer(memtable_age_s=0.02) as writer:
-        writer.upsert({"id": [1], "val": ["a"]})
-        eventually(lambda: len(table.regions()[0].flushed_generations) == 1)
 
 
 def test_only_regions_that_get_rows_are_created_and_claimed(tmp_path: Path) -> None:
@@ -237,17 +217,6 @@ def test_a_buffered_writer_that_was_fenced_in_its_process_calls_nothing_visible(
     assert table.values() == {2: "b"}
 
 
-def test_a_writer_that_was_fenced_with_nothing_to_lose_closes_without_an_error(
-    tmp_path: Path,
-) -> None:
-    table = Table(tmp_path)
-    with table.writer() as first:
-        first.upsert({"id": [1], "val": ["a"]})
-        with table.writer() as second:
-            second.upsert({"id": [2], "val": ["b"]})
-    assert table.values() == {1: "a", 2: "b"}
-
-
 def test_writers_wait_for_room_and_flush_to_get_it(tmp_path: Path) -> None:
     table = Table(tmp_path, regions=[bucket("id", 3)])
     with table.writer(max_unflushed_bytes=40_000, back_pressure_timeout_s=30) as writer:
@@ -302,30 +271,6 @@ def test_back_pressure_ends_in_an_error_with_nothing_written(tmp_path: Path) -> 
     writer.upsert({"id": [1000], "val": ["y"]})
     writer.close()
     assert len(table.values()) == 201
-
-
-def test_a_flush_that_can_not_be_written_surfaces_and_loses_nothing(tmp_path: Path) -> None:
-    table = Table(tmp_path)
-    store = HookedStore(table.store)
-    writer = table.writer(store, flush_attempts=2)
-    writer.upsert({"id": [1], "val": ["a"]})
-
-    def full(operation: str, path: str, call: Call) -> Any:
-        if "bloom_filter" in path:
-            raise StoreUnavailableError(f"{path}: the disk is full")
-        return call()
-
-    store.hook = full
-    with pytest.raises(WriterFailedError, match="safe in the WAL"):
-        writer.flush()
-    with pytest.raises(WriterFailedError, match="disk is full"):
-        writer.upsert({"id": [2], "val": ["b"]})
-    writer.close()
-    assert table.values() == {1: "a"}
-    with table.writer() as again:
-        again.upsert({"id": [2], "val": ["b"]})
-        again.flush()
-    assert table.values() == {1: "a", 2: "b"}
 
 
 def test_a_flush_that_failed_unseen_surfaces_at_close(tmp_path: Path) -> None:

@@ -139,13 +139,6 @@ def test_a_hundred_idle_writers_have_one_thread(tmp_path: Path) -> None:
             writer.close()
 
 
-def test_a_memtable_is_flushed_by_age_without_being_asked(tmp_path: Path) -> None:
-    table = Table(tmp_path)
-    with table.writer() as writer:
-        assert writer._options.memtable_age_s == 60.0
-        assert writer._ticks is not None
-
-
 @pytest.mark.parametrize("durable", [True, False])
 def test_no_writer_that_lives_keeps_rows_beyond_what_its_entries_promise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool

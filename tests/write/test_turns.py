@@ -10,6 +10,7 @@ from random import Random
 
 from memwal_sql.write.turns import Tenure, Turn
 from tests.each import each
+from tests.soak import SOAK
 
 T = 1.0
 CALL, CLAIM = 0.003, 0.02
@@ -100,7 +101,7 @@ def world(seed: int, seconds: float, **needs: Sequence[str]) -> World:
     return made
 
 
-SEEDS = range(10)
+SEEDS = range(4 * SOAK)
 
 
 @each("seed", SEEDS)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import memwal_sql as mw
@@ -47,16 +46,6 @@ def test_text_that_is_not_utf8_is_refused(table: Any, uri: str, durable: bool) -
     assert table.check().ok
 
 
-def test_a_parquet_file_with_bytes_said_to_be_text_is_refused(
-    table: Any, uri: str, tmp_path: Any
-) -> None:
-    pq.write_table(in_latin(1, 2), tmp_path / "rows.parquet")
-    with table.writer() as writer:
-        writer.upsert(make_rows(1))
-        with refused(uri, *SAID):
-            writer.upsert(pq.read_table(tmp_path / "rows.parquet"))
-
-
 def test_keys_that_are_not_utf8_are_refused(uri: str) -> None:
     table = mw.create_table(uri, pa.schema({"key": pa.string(), "n": pa.int64()}), "key")
     said = ("'key'", *SAID[1:])
@@ -71,19 +60,6 @@ def test_keys_that_are_not_utf8_are_refused(uri: str) -> None:
                 table.get(keys)
         writer.flush()
     assert table.get(["good"])["n"].to_pylist() == [1]
-
-
-def test_a_region_of_twenty_thousand_keys_refuses_one(uri: str) -> None:
-    """A MemTable that had taken it never answered again."""
-    table = mw.create_table(uri, pa.schema({"key": pa.string(), "n": pa.int64()}), "key")
-    keys = [f"k{i}".encode() for i in range(20_000)]
-    with table.writer() as writer:
-        writer.upsert({"key": ["good"], "n": [1]})
-        with refused(uri, "'key'", "row 777"):
-            bad = [*keys[:777], b"caf\xe9", *keys[778:]]
-            writer.upsert(pa.table({"key": pa.array(bad).view(pa.string()), "n": range(20_000)}))
-        writer.upsert(pa.table({"key": pa.array(keys).view(pa.string()), "n": range(20_000)}))
-    assert table.scan(["n"]).read_all().num_rows == 20_001
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pyarrow.dataset as pds
 import pytest
 
 from exec_nodes.arrow.row_stream import RowStream, opened
-from memwal_sql.errors import BackPressureError, InvalidCallError
+from memwal_sql.errors import InvalidCallError
 from memwal_sql.write.ingest.pieces import Pieces, cut, normalised, rows_bytes
 from planner.regions.factories import bucket
 from tests.each import each
@@ -142,14 +141,6 @@ def test_a_stream_of_no_rows_is_looked_at(tmp_path: Path) -> None:
             writer.upsert(given().slice(0, 0).select(["val"]).to_reader(), missing="null")
 
 
-def test_batches_of_other_columns_are_refused(tmp_path: Path) -> None:
-    other = given().rename_columns(["id", "other"])
-    with Table(tmp_path).writer() as writer:
-        for later, word in ((other, "batch 1 has the columns"), ({"id": 1}, "batch 1 is a dict")):
-            with pytest.raises(InvalidCallError, match=word):
-                writer.upsert(iter([given(), later]))
-
-
 def test_deletes_and_changes_are_taken_piece_by_piece(tmp_path: Path) -> None:
     table = Table(tmp_path)
     changes = given().append_column("_op", pa.array(["u", "d", "u", "u"] * (ROWS // 4)))
@@ -219,27 +210,6 @@ def test_a_call_holds_copies_of_a_piece_and_not_of_all_rows(tmp_path: Path) -> N
         assert writer.upsert(batches()).rows == count * 250
         writer.flush()
     assert max(peaks) < 10 << 20
-
-
-def test_back_pressure_tells_what_of_the_call_is_written(tmp_path: Path) -> None:
-    table, go_on = Table(tmp_path), threading.Event()
-
-    def no_flush(operation: str, path: str, call: Call) -> Any:
-        if "_gen_" in path:
-            go_on.wait(30)
-        return call()
-
-    store = HookedStore(table.store, no_flush)
-    options = {"memtable_bytes": 2 * PIECE, "max_unflushed_bytes": 3 * PIECE}
-    with table.writer(store, back_pressure_timeout_s=0.01, **options) as writer:
-        try:
-            with pytest.raises(BackPressureError, match="these rows were not written") as caught:
-                writer.upsert(given())
-        finally:
-            go_on.set()
-    written = len(table.values())
-    assert 0 < written < ROWS
-    assert caught.value.__notes__ == [f"the first {written} rows of this call are written"]
 
 
 def test_other_things_are_no_streams() -> None:
