@@ -13,7 +13,7 @@ import lance
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.errors import MemWalError, ReopenError
+from memwal_sql.errors import MemWalError
 from memwal_sql.read.region_probe import RegionProbe
 from memwal_sql.state import open_writers as live
 from memwal_sql.write.region_writer import RegionWriter
@@ -99,25 +99,6 @@ def test_flushes_between_the_steps_of_a_read_mix_no_states(
     assert {key: found.get(key) for key in (5, 50)} in states
 
 
-def test_buffered_rows_of_a_fenced_writer_are_not_read(table: Any, uri: str) -> None:
-    """Protocol rule 15: a fenced writer's MemTable refuses reads."""
-    first = table.writer(durable=False, wal_flush_interval_s=60.0)
-    first.upsert(rows((1, 7)))
-    assert read(table)[1] == 7
-    with mw.open_table(uri).writer() as second:
-        second.upsert(rows((3, 33)))
-        assert read(table) == {**dict.fromkeys(range(10), 0), 3: 33}
-        assert read(mw.open_table(uri))[1] == 0
-        with pytest.raises(ReopenError):
-            first.upsert(rows((1, 8)))
-            first.flush()
-        with pytest.raises(ReopenError):
-            first.flush()
-    with suppress(MemWalError):
-        first.close()
-    assert read(table) == {**dict.fromkeys(range(10), 0), 3: 33}
-
-
 def test_buffered_rows_are_not_read_once_another_process_has_taken_over(
     table: Any, uri: str
 ) -> None:
@@ -194,19 +175,6 @@ def test_what_a_handle_keeps_of_other_rows_under_the_same_version_number_serves_
     assert other.get([100, 101, 200])["n"].to_pylist() == [9, 2]
     table.refresh()
     assert read(table) == expected
-
-
-def test_a_growing_memtable_makes_older_rows_stale_at_once(table: Any) -> None:
-    """Protocol rule 16: stale sets are properties of a pair (source, newer sources)."""
-    with table.writer() as writer:
-        for number in range(1, 30):
-            key = number % 5
-            writer.upsert(rows((key, number)))
-            found = read(table)
-            assert found[key] == number and len(found) == 10
-            if number % 10 == 0:
-                writer.flush()
-                assert read(table) == found
 
 
 # Eventual and manifest

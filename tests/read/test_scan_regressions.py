@@ -10,7 +10,6 @@ import pytest
 import memwal_sql as mw
 from tests.model.merging import manifests, merge_one
 from tests.model.pairs import get, keys, rows, select
-from tests.model.writing import flush_rows
 
 
 @pytest.fixture
@@ -49,17 +48,6 @@ def test_limit_is_filled_when_the_first_fragments_are_all_stale(table: Any, uri:
         assert len(select(table, "n = 0", 5)) == 5
 
 
-def test_rows_are_newest_right_after_a_flush(table: Any) -> None:
-    """#7067, #6834: a reader that had opened the older generations kept returning their rows."""
-    with table.writer() as writer:
-        for n in range(1, 15):
-            writer.upsert(rows((1, n), (n % 10, -n)))
-            before = select(table)
-            writer.flush()
-            assert select(table) == before
-            assert get(table, 1, n % 10) == {k: before[k] for k in {1, n % 10}}
-
-
 def test_an_older_handle_does_not_return_merged_generations_over_a_newer_base(
     table: Any, uri: str
 ) -> None:
@@ -75,13 +63,3 @@ def test_an_older_handle_does_not_return_merged_generations_over_a_newer_base(
         lance.dataset(uri).update({"n": "77"}, where="id = 1")
         assert get(older, 1) == {1: 77}
         assert select(older, "id = 1") == {1: 77}
-
-
-def test_a_merge_through_the_key_s_index_updates_rows(table: Any, uri: str) -> None:
-    """#7596: a merge_insert that used the index reported success and updated nothing."""
-    flush_rows(table, rows((1, 10), (60, 60)))
-    (region_id,) = manifests(uri)
-    merge_one(uri, region_id, ["id"])
-    base = lance.dataset(uri).to_table(filter="id IN (1, 60)")
-    assert sorted(base["n"].to_pylist()) == [10, 60]
-    assert get(table, 1, 60) == {1: 10, 60: 60}

@@ -305,14 +305,6 @@ def test_a_warm_up_that_fails_keeps_nobody(life: Life, pending: Pending) -> None
     assert base_version(reader) == lance.dataset(life.uri).version
 
 
-def test_refresh_asks_for_the_newest_version(life: Life) -> None:
-    reader = mw.open_table(life.uri)
-    seen(reader, [1], QUERY)
-    life.write_and_merge()
-    reader.refresh()
-    assert base_version(reader) == reader.version == lance.dataset(life.uri).version
-
-
 def test_which_commits_leave_what_readers_see(life: Life) -> None:
     store = open_store(life.uri)
 

@@ -157,31 +157,6 @@ def test_waiting_for_the_next_entry_costs_a_listing_in_30_seconds_or_a_probe(
 
 
 @pytest.mark.parametrize("how", ["gone", "folder"])
-@pytest.mark.parametrize("remote", [False, True])
-def test_an_entry_lost_below_news_fails_all_reads_until_it_is_back(
-    remote: bool, how: str, tmp_path: Path
-) -> None:
-    uri, first = _logged(tmp_path, range(1, 3))
-    handle = _opened(uri, remote)
-    assert handle.get([1])["v"].to_pylist() == [2]
-    _logged(tmp_path, range(3, 6))
-    entry = _entry(uri, first + 5)  # of 3 there is an entry, above a fence
-    held = entry.read_bytes()
-    entry.unlink()
-    if how == "folder":
-        entry.mkdir()
-    for _ in range(3):
-        for ask in (lambda: handle.get([1]), lambda: handle.count_rows()):
-            with pytest.raises(mw.CorruptFileError, match=_TEXTS[how]):
-                ask()
-    if how == "folder":
-        entry.rmdir()
-    entry.write_bytes(held)
-    assert handle.get([1])["v"].to_pylist() == [5]
-    assert handle.count_rows() == 2
-
-
-@pytest.mark.parametrize("how", ["gone", "folder"])
 def test_an_open_writer_flushes_what_its_log_has_lost_whoever_tried_to_write_meanwhile(
     how: str, tmp_path: Path
 ) -> None:
