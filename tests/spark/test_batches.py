@@ -65,55 +65,6 @@ def test_every_share_of_a_snapshot_masks_what_is_newer(spark: SparkSession, uri:
         assert rows(load(spark, uri, rowsPerPartition=50, filter=condition)) == some
 
 
-def test_a_merge_between_planning_and_reading_changes_nothing(
-    spark: SparkSession, uri: str
-) -> None:
-    table = mw.create_table(uri, SCHEMA, "id", [mw.bucket("id", 2)])
-    with table.writer() as writer:
-        writer.upsert({"id": list(range(50)), "val": ["a"] * 50})
-        writer.flush()
-        read = load(spark, uri)
-        assert read.rdd.getNumPartitions() >= 1  # planned
-        writer.upsert({"id": [0], "val": ["later"]})
-        writer.flush()
-        table.merge()
-        assert len(rows(read)) == 50
-
-
-def test_filters_columns_and_lookups_by_key(spark: SparkSession, uri: str) -> None:
-    save(frame(spark, 0, 500, "x"), uri, primaryKey="id", regions="bucket(id, 4)")
-    one = load(spark, uri, filter="id = 77")
-    assert one.rdd.getNumPartitions() == 1
-    assert rows(one) == {77: "x"}
-    assert rows(load(spark, uri, filter="id IN (1, 2, 1000)")) == {1: "x", 2: "x"}
-    assert rows(load(spark, uri).where("id = 77")) == {77: "x"}
-    assert load(spark, uri, columns="val").columns == ["val"]
-    assert load(spark, uri, columns="val").distinct().collect() == [("x",)]
-
-
-def test_a_version_is_read_as_it_was_recorded(spark: SparkSession, uri: str) -> None:
-    table = mw.create_table(uri, SCHEMA, "id", [mw.bucket("id", 2)])
-    with table.writer() as writer:
-        writer.upsert({"id": list(range(10)), "val": ["a"] * 10})
-        writer.flush()
-        version = table.snapshot_regions()
-        writer.upsert({"id": [1], "val": ["b"]})
-        writer.flush()
-    table.merge()
-    assert rows(load(spark, uri, version=version)) == dict.fromkeys(range(10), "a")
-    assert rows(load(spark, uri)) == dict.fromkeys(range(10), "a") | {1: "b"}
-
-
-def test_spark_sql_joins_and_aggregates_a_view(spark: SparkSession, uri: str) -> None:
-    save(frame(spark, 0, 100, "a"), uri, primaryKey="id", regions="bucket(id, 2)")
-    load(spark, uri).createOrReplaceTempView("events")
-    spark.range(50, 60).createOrReplaceTempView("wanted")
-    (found,) = spark.sql(
-        "SELECT count(*) AS n, max(e.id) AS top FROM events e JOIN wanted w ON e.id = w.id"
-    ).collect()
-    assert (found["n"], found["top"]) == (10, 59)
-
-
 def test_a_query_runs_in_datafusion_and_its_result_in_spark(spark: SparkSession, uri: str) -> None:
     save(frame(spark, 0, 100, "a"), uri, primaryKey="id")
     found = load(

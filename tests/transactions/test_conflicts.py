@@ -118,18 +118,6 @@ def test_two_transactions_that_read_where_the_other_makes_a_region(fast_folder: 
         table.close()
 
 
-def test_what_is_read_by_key_conflicts_with_its_region_alone(fast_folder: Path) -> None:
-    table = made(str(fast_folder / "t"), regions="identity(id)")
-    with table.writer() as writer:
-        writer.upsert({"id": list(range(1, 9)), "n": [0] * 8})
-        tx = mw.transaction(table, isolation="serializable")
-        tx.get(table, [1])
-        tx.upsert(table, {"id": [1], "n": [1]})
-        writer.upsert({"id": [2], "n": [2]})
-        assert tx.commit().rows == 1
-    assert table.get([1, 2])["n"].to_pylist() == [1, 2]
-
-
 def test_a_table_under_two_names_is_one(fast_folder: Path) -> None:
     table, again = made(str(fast_folder / "t")), mw.open_table(str(fast_folder / "t"))
     with mw.transaction(table, named={"alias": table, "again": again}) as tx:

@@ -19,7 +19,7 @@ from memwal_sql.storage.records.transactions import Part, Transactions
 from memwal_sql.storage.wal.log import Wal, encode_fence
 from tests.cli.test_cli import call
 from tests.interop.native import native_writer
-from tests.maintain.life import create, rows, values
+from tests.maintain.life import create, rows
 from tests.model.merging import manifests
 from tests.model.process import as_another_process
 from tests.transactions.open_intents import commit, leave_intents
@@ -122,14 +122,6 @@ def test_a_feed_ends_before_what_is_undecided_and_goes_on(table: mw.Table, verdi
         lines = call("tail", table.uri).splitlines()
         assert sum(f"_transaction={lost}" in line for line in lines) == len(after)
         assert sum("_transaction=" in line for line in lines) == 10 + len(after)
-
-
-def test_a_feed_can_be_applied_to_a_table(table: mw.Table, tmp_path: Path) -> None:
-    upsert(table, 1, atomic=True)
-    copy = create(str(tmp_path / "copy"), regions=2)
-    with copy.writer() as writer:
-        writer.apply(table.changes(), op="_change")
-    assert values(copy) == values(table)
 
 
 # Checks

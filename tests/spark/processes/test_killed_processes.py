@@ -152,16 +152,6 @@ def staged(uri: str) -> list[Path]:
     return [file for file in Path(uri).glob("_memwal_sql/staging/**/*") if file.is_file()]
 
 
-def test_a_task_that_is_killed_in_the_middle_is_run_again(
-    spark: SparkSession, uri: str, tmp_path: Path
-) -> None:
-    frame = spark.range(0, 5000, 1, 2).mapInArrow(partial(dying, str(tmp_path / "died"), 1), SCHEMA)
-    save(frame, uri, primaryKey="id", regions="bucket(id, 3)")
-    assert (tmp_path / "died0").exists()
-    assert rows(load(spark, uri)) == dict.fromkeys(range(5000), "a")
-    assert staged(uri) == []
-
-
 def test_a_write_whose_tasks_keep_dying_leaves_nothing(
     spark: SparkSession, uri: str, tmp_path: Path
 ) -> None:
