@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,15 @@ def each(names: str, cases: Iterable[Any]) -> Callable[[Callable[..., None]], Ca
         return run
 
     return decorate
+
+
+def refusals(path: Path) -> Iterator[tuple[str, str]]:
+    """The statements of a file, each with a regular expression for its error: one case a line, as
+    `statement !! words`, in which `\\n` is the end of a line of the statement."""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("-- "):
+            statement, _, words = line.rpartition(" !! ")
+            yield statement.replace("\\n", "\n"), words
 
 
 def _of_a_case(number: int, fixtures: dict[str, Any], makes_table: bool) -> dict[str, Any]:

@@ -56,8 +56,8 @@ class BesideDuckDB:
             'CREATE TABLE t (tenant text, id bigint, n int, "Name" text, PRIMARY KEY (tenant, id))'
         )
 
-    def check(self, statement: str, theirs: str | None = None) -> None:
-        """Run it in both, `theirs` in DuckDB if that says it in other words."""
+    def check(self, statement: str, theirs: str) -> None:
+        """Run it in both, as `theirs` in DuckDB."""
         random, table = self.random, self._table
         with table.writer() as writer:
             given = rows(random, 6)
@@ -72,7 +72,7 @@ class BesideDuckDB:
             self._ctx.deregister_table("new")
         self._ctx.register_batch("new", source.to_batches()[0])
         self._duckdb.execute("CREATE OR REPLACE TABLE new AS FROM source")
-        expected = self._duckdb.execute(theirs or statement).fetchall()
+        expected = self._duckdb.execute(theirs).fetchall()
         found = mw.sql(self._ctx, statement).to_arrow_table()
         if "RETURNING" not in statement:
             found = found.select(["count"])

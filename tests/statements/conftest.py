@@ -1,6 +1,6 @@
 """What tests of statements share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any
@@ -26,10 +26,11 @@ def ctx() -> datafusion.SessionContext:
 
 
 @pytest.fixture
-def table(uri: str, ctx: datafusion.SessionContext) -> mw.Table:
+def table(uri: str, ctx: datafusion.SessionContext) -> Iterator[mw.Table]:
     """`t`, which queries alone read as it was recorded."""
     table = mw.create_table(uri, SCHEMA, primary_key=["tenant", "id"], regions="bucket(id, 2)")
-    return mw.register(ctx, "t", table, "eventual")
+    yield mw.register(ctx, "t", table, "eventual")
+    table.close()
 
 
 @pytest.fixture

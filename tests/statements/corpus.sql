@@ -82,12 +82,37 @@ ON CONFLICT (id) DO UPDATE SET n = excluded.n WHERE excluded.n > t.n
 -> 1 | 1 10 a, 2 50 b, 3 30 c
 
 -- own
+INSERT INTO t (id, n) VALUES (1, 5), (2, 12), (9, 9)
+ON CONFLICT DO UPDATE SET n = excluded.n + t.n WHERE EXCLUDED . n = (SELECT max(o.n) FROM t AS o WHERE o.id = excluded.id - 1) + 2
+-> 2 | 1 10 a, 2 32 b, 3 30 c, 9 9 NULL
+
+-- own
+INSERT t VALUES (4, 40, 'd')
+-> 1 | 1 10 a, 2 20 b, 3 30 c, 4 40 d
+
+-- own
+INSERT INTO t (id, n) VALUES (1, 5), (4, 6), (1, 7) RETURNING n, s
+-> 7 a, 6 NULL | 1 7 a, 2 20 b, 3 30 c, 4 6 NULL
+
+-- own
+INSERT INTO t VALUES (1, 5, 'p'), (1, 6, 'q') RETURNING *
+-> 1 6 q | 1 6 q, 2 20 b, 3 30 c
+
+-- own
 REPLACE INTO t (id, n) VALUES (2, 0)
 -> 1 | 1 10 a, 2 0 NULL, 3 30 c
 
 -- own
 INSERT OVERWRITE t (id, n) SELECT id, n FROM s
 -> 2 | 2 5 NULL, 4 7 NULL
+
+-- own
+INSERT OVERWRITE INTO t (id, n) VALUES (3, 1), (3, 2) RETURNING n
+-> 2 | 3 2 NULL
+
+-- own
+INSERT OVERWRITE t SELECT * FROM t WHERE false
+-> 0 |
 
 MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN UPDATE SET n = s.n
 -> 1 0 1 0 | 1 10 a, 2 5 b, 3 30 c

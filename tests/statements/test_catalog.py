@@ -177,39 +177,6 @@ def test_statements_make_change_and_drop_tables_in_the_folder(
     assert tables(ctx) == ["events", "plain"]
 
 
-@pytest.mark.parametrize(
-    ("statement", "match"),
-    [
-        ("CREATE TABLE lake.public.x (id INT PRIMARY KEY) LOCATION '/tmp/x'", "leave LOCATION"),
-        ("CREATE TABLE lake.public.x AS SELECT 1 AS a", "PRIMARY KEY .* is missing"),
-        ("CREATE TABLE lake.public.x (id INT PRIMARY KEY) USING csv", "does not have this clause"),
-        ('CREATE TABLE lake.public."../x" (id INT PRIMARY KEY)', "letters, digits"),
-        ("CREATE TABLE lake.public.events (id INT PRIMARY KEY)", "of this name"),
-        ("CREATE TABLE lake.public.plain (id INT PRIMARY KEY)", "of this name"),
-        ("DROP TABLE lake.public.plain", "mw.drop_table deletes"),
-        ("DROP TABLE lake.public.nothing", "no table of this name"),
-        ('DROP TABLE lake.public."events$regions"', "describes the table events"),
-        ("DROP TABLE lake.public.empty", "empty.lance contains no table: delete"),
-        ("CREATE SCHEMA lake.more", "only the schema 'public'"),
-        ("CREATE SCHEMA IF NOT EXISTS lake.more", "only the schema 'public'"),
-        ("CREATE TABLE lake.more.x (id INT PRIMARY KEY)", "only the schema 'public'"),
-        ("DROP SCHEMA lake.public", "only the schema 'public'"),
-        ('DROP TABLE lake.public."../other"', "no table of this name"),
-        ('SELECT * FROM lake.public."../other"', "not found"),
-        ("CREATE VIEW lake.public.v AS SELECT 1", "has no views.*column 13: 'lake'"),
-        ("CREATE OR REPLACE VIEW lake.public.events AS SELECT 1", "has no views"),
-    ],
-)
-def test_what_is_refused_changes_nothing(
-    ctx: datafusion.SessionContext, folder: Path, statement: str, match: str
-) -> None:
-    (folder / "empty.lance").mkdir()
-    before = sorted(folder.iterdir())
-    with pytest.raises(mw.InvalidCallError, match=match):
-        mw.sql(ctx, statement)
-    assert sorted(folder.iterdir()) == before
-
-
 def test_datafusion_alone_makes_and_drops_nothing(
     ctx: datafusion.SessionContext, folder: Path
 ) -> None:

@@ -1,5 +1,6 @@
 """COPY TO, and the way back: INSERT from an external table of the files."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import datafusion
@@ -10,11 +11,12 @@ from tests.statements.beside_duckdb import SCHEMA, live
 
 
 @pytest.fixture
-def table(uri: str, ctx: datafusion.SessionContext) -> mw.Table:
+def table(uri: str, ctx: datafusion.SessionContext) -> Iterator[mw.Table]:
     table = mw.create_table(uri, SCHEMA, primary_key=["tenant", "id"], regions="bucket(id, 2)")
     mw.register(ctx, "t", table)
     mw.sql(ctx, "INSERT INTO t VALUES ('a', 7, 5, 'old'), ('007', 8, 6, NULL)")
-    return table
+    yield table
+    table.close()
 
 
 def test_rows_go_to_files_and_come_back(
@@ -30,7 +32,6 @@ def test_rows_go_to_files_and_come_back(
         insert = f"INSERT INTO t BY NAME SELECT * FROM {kind}"
         assert mw.sql(ctx, insert).to_pylist() == [{"count": 2}], kind
         assert live(table) == before, kind
-    table.close()
 
 
 def test_copy_changes_no_rows_of_a_table(
@@ -51,4 +52,3 @@ def test_copy_changes_no_rows_of_a_table(
     for place, source in enumerate(("t", "datafusion.public.t", "(SELECT * FROM t)")):
         copy = f"COPY {source} TO '{tmp_path}/{place}.csv'"
         assert mw.sql(ctx, copy).to_pylist() == [{"count": 2}]
-    table.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import datafusion
-import lance
 import pyarrow as pa
 import pytest
 
@@ -310,74 +309,6 @@ def test_indexes_are_made_and_dropped(ctx: datafusion.SessionContext, place: str
     mw.sql(ctx, "DROP INDEX IF EXISTS bodies ON t")
     found = rows(ctx, "SELECT name FROM t$indexes WHERE name <> 'id_idx'")
     assert found == [{"name": "v_idx"}]
-
-
-@pytest.mark.parametrize(
-    ("statement", "match"),
-    [
-        ("CREATE TABLE u (id INT) LOCATION '{}'", r"PRIMARY KEY \(columns\) .*column 16: '\('"),
-        ("CREATE TABLE u LOCATION '{}' AS SELECT 1 AS id", r"PRIMARY KEY \(columns\)"),
-        ("CREATE TABLE u (id INT PRIMARY KEY) USING memwal", "LOCATION 'folder' is missing"),
-        ("CREATE TABLE u (id INT PRIMARY KEY, PRIMARY KEY (id)) LOCATION '{}'", "only one primary"),
-        ("CREATE TABLE u (id INT PRIMARY KEY, a INT DEFAULT 3) LOCATION '{}'", "column 43: 'DEFA"),
-        ("CREATE TABLE u (id INT PRIMARY KEY, a NOTHING) LOCATION '{}'", "column 37: 'a'"),
-        ("CREATE TABLE u (id INT PRIMARY KEY, UNIQUE (a)) LOCATION '{}'", "not supported"),
-        ("CREATE TABLE u (id INT, PRIMARY KEY (id + 1)) LOCATION '{}'", r"found: \+"),
-        ("CREATE TABLE u (id INT PRIMARY KEY) USING memwal LOCATION", "text in single quotes"),
-        ("CREATE TABLE u (id INT PRIMARY KEY) LOCATION '{}' LOCATION 'b'", "given twice"),
-        (
-            "CREATE TABLE u (id INT PRIMARY KEY) LOCATION '{}' CLUSTER BY (id)",
-            "not have this clause",
-        ),
-        ("CREATE TABLE u (id INT PRIMARY KEY) LOCATION '{}' OPTIONS ('x' 'y')", "'x' is not an"),
-        ("CREATE TABLE u (id INT PRIMARY KEY) PARTITIONED BY (x) LOCATION '{}'", "x"),
-        (
-            "CREATE TABLE u (id INT PRIMARY KEY) LOCATION '{}' OPTIONS ('version' '1')",
-            "leave the col",
-        ),
-        ("CREATE TABLE u LOCATION '{}'", "columns in parentheses"),
-        ("CREATE OR REPLACE TABLE u (id INT PRIMARY KEY) LOCATION '{}'", "run DROP TABLE first"),
-        ("CREATE TABLE t (id INT PRIMARY KEY) LOCATION '{}'", "has a table of this name"),
-        ("CREATE TABLE u (PRIMARY KEY (b)) LOCATION '{}' AS SELECT 1 AS a", "'b' is not in"),
-        ("CREATE TABLE u (PRIMARY KEY (a)) LOCATION '{}' AS SELECT nope", "nope"),
-        ("ALTER TABLE t ADD COLUMN b INT DEFAULT 1", "DEFAULT is not supported: .* UPDATE"),
-        ("ALTER TABLE t ADD COLUMN b VARCHAR(3)", "write TEXT.*column 28: 'VARCHAR'"),
-        ("ALTER TABLE t ADD COLUMN b STRUCT<a CHAR (3)[]>", "write TEXT.*column 37: 'CHAR'"),
-        ("CREATE TABLE u (id STRING(9) PRIMARY KEY) LOCATION '{}'", "write TEXT.*'STRING'"),
-        (
-            "CREATE TABLE u (id INT, f FLOAT(53), PRIMARY KEY (id)) LOCATION '{}'",
-            "length would be ignored",
-        ),
-        ("ALTER TABLE t ADD COLUMN b INT NOT NULL", "make them nullable"),
-        ("ALTER TABLE t ADD COLUMN b INT PRIMARY KEY", "can't be added"),
-        ("ALTER TABLE t DROP COLUMN id", "primary key"),
-        ("ALTER TABLE t DROP COLUMN nothing", "no such column.*column 27"),
-        ("ALTER TABLE t DROP COLUMN a CASCADE", "end of the statement"),
-        ("ALTER TABLE t RENAME TO u", "move the folder"),
-        ("ALTER TABLE t ALTER COLUMN a SET NOT NULL", "may still write nulls"),
-        ("ALTER TABLE t ALTER COLUMN a TYPE BIGINT", "UPDATE it, and drop the old"),
-        ("ALTER TABLE t CLUSTER BY (a)", "expected ADD"),
-        ("ALTER TABLE t SET TBLPROPERTIES ('a' = 'b')", "no other options.*column 15: 'SET'"),
-        ("ALTER TABLE t UNSET TBLPROPERTIES ('a')", "no other options"),
-        ("ALTER TABLE t", "expected ADD"),
-        ("CREATE INDEX i ON t USING nothing (a)", "must be one of"),
-        ("CREATE INDEX i ON t (a, id)", "takes one column"),
-        ("CREATE INDEX i ON t (a) WITH (nothing = 1)", "nothing"),
-        ("DROP INDEX i", "ON and a table"),
-        ("DROP INDEX i ON t", "'i' is not an index"),
-        ("DROP TABLE t, u", "one table only"),
-    ],
-)
-def test_what_is_refused_changes_nothing(
-    ctx: datafusion.SessionContext, place: str, statement: str, match: str
-) -> None:
-    mw.sql(ctx, f"CREATE TABLE t (id BIGINT PRIMARY KEY, a INT) LOCATION '{place}'")
-    with pytest.raises(mw.InvalidCallError, match=match):
-        mw.sql(ctx, statement.format(place + "-other"))
-    assert names(ctx) == {"t"}
-    assert lance.dataset(place).schema.names == ["id", "a"]
-    with pytest.raises(mw.InvalidCallError, match="not a Lance table"):
-        mw.open_table(place + "-other")
 
 
 def test_a_dropped_table_is_gone_and_its_writers_stop(uri: str) -> None:

@@ -1,5 +1,7 @@
 """What holds for every statement that changes rows."""
 
+from collections.abc import Iterator
+
 import datafusion
 import pyarrow as pa
 import pytest
@@ -41,11 +43,12 @@ STATEMENTS = {
 
 
 @pytest.fixture
-def table(uri: str, ctx: datafusion.SessionContext) -> mw.Table:
+def table(uri: str, ctx: datafusion.SessionContext) -> Iterator[mw.Table]:
     table = mw.create_table(uri, SCHEMA, primary_key="id")
     mw.register(ctx, "t", table)
     mw.sql(ctx, "INSERT INTO t VALUES (1, 10, NULL), (2, 20, NULL)")
-    return table
+    yield table
+    table.close()
 
 
 def live(table: mw.Table) -> list[tuple[int, int]]:
@@ -64,7 +67,6 @@ def test_it_runs_where_it_was_prepared_and_explain_writes_nothing(
     assert live(table) == before
     mw.sql(ctx, statement, **{"1": 10})
     assert live(table) == STATEMENTS[statement]
-    table.close()
 
 
 @pytest.mark.parametrize("statement", STATEMENTS)
@@ -79,7 +81,6 @@ def test_it_may_have_queries_before_it_and_answers_returning(
     assert live(table) == after
     changed = {(1, 10), (2, 20)} ^ set(after)
     assert {one for one in changed if one in after} <= rows <= changed | set(after)
-    table.close()
 
 
 @each("returning", ["", "RETURNING *", "RETURNING nope", "RETURNING 1 / (n - n)"])
@@ -103,4 +104,3 @@ def test_what_is_required_is_not_written_as_null(
     with pytest.raises(mw.InvalidCallError, match=r"'n' is not nullable|nope"):
         mw.sql(ctx, f"{statement} {returning}")
     assert live(table) == before
-    table.close()

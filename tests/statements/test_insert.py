@@ -1,4 +1,4 @@
-"""INSERT and REPLACE, against the same statements in DuckDB."""
+"""INSERT: counters beside one another, and values in the types of columns."""
 
 import math
 from concurrent.futures import ThreadPoolExecutor
@@ -10,109 +10,7 @@ import pytest
 
 import memwal_sql as mw
 from tests.each import each
-from tests.soak import SOAK
-from tests.statements.beside_duckdb import BesideDuckDB, live
-from tests.statements.conftest import Meanwhile
-
-# And how DuckDB says it.
-STATEMENTS: dict[str, str | None] = {
-    "INSERT INTO t SELECT * FROM new": "INSERT OR REPLACE INTO t FROM new",
-    "INSERT INTO t VALUES ('a', 3, 4, NULL), ('b', 70, NULL, 'x') RETURNING *": (
-        "INSERT OR REPLACE INTO t VALUES ('a', 3, 4, NULL), ('b', 70, NULL, 'x') RETURNING *"
-    ),
-    "INSERT INTO t (id, n, tenant) SELECT id, n + 1, tenant FROM new RETURNING *": (
-        "INSERT OR REPLACE INTO t (id, n, tenant) SELECT id, n + 1, tenant FROM new RETURNING *"
-    ),
-    'INSERT INTO t ("Name", "id", tenant) SELECT \'x\', id, tenant FROM new RETURNING *': (
-        'INSERT OR REPLACE INTO t ("Name", "id", tenant) '
-        "SELECT 'x', id, tenant FROM new RETURNING *"
-    ),
-    "INSERT INTO t BY NAME SELECT 'q' AS \"Name\", id, tenant FROM new": (
-        "INSERT OR REPLACE INTO t BY NAME SELECT 'q' AS \"Name\", id, tenant FROM new"
-    ),
-    "INSERT INTO t SELECT * FROM new ON CONFLICT DO NOTHING RETURNING id, n": None,
-    "INSERT INTO t (tenant, id, n) VALUES ('a', 5, 1), ('a', 80, 1), ('a', 80, 2) "
-    "ON CONFLICT DO NOTHING": None,
-    "INSERT INTO t AS x SELECT * FROM new ON CONFLICT (id, tenant) DO UPDATE "
-    "SET n = x.n + excluded.n WHERE x.n < 6 RETURNING x.n, id": None,
-    'INSERT INTO t SELECT * FROM new ON CONFLICT DO UPDATE SET n = n + 1, "Name" = '
-    'coalesce(excluded."Name", t."Name", \'none\')': None,
-    "WITH w AS (SELECT id FROM due WHERE n = 3) INSERT INTO t (tenant, id, n) "
-    "SELECT 'b', id, 33 FROM w ON CONFLICT DO UPDATE SET n = excluded.n RETURNING *": None,
-    "INSERT INTO t VALUES (1, 3, 4, DATE '2024-01-02'), (2, 3, 4, NULL) RETURNING *": (
-        "INSERT OR REPLACE INTO t VALUES (1, 3, 4, DATE '2024-01-02'), (2, 3, 4, NULL) RETURNING *"
-    ),
-    "INSERT INTO t VALUES ('a', 3, 4, true)": "INSERT OR REPLACE INTO t VALUES ('a', 3, 4, true)",
-    "REPLACE INTO t SELECT tenant, id, 1, NULL FROM new": (
-        "INSERT OR REPLACE INTO t SELECT tenant, id, 1, NULL FROM new"
-    ),
-}
-
-
-@pytest.mark.parametrize("seed", range(SOAK))
-def test_statements_do_what_duckdb_does(
-    table: mw.Table, ctx: datafusion.SessionContext, seed: int
-) -> None:
-    both = BesideDuckDB(table, ctx, seed)
-    for statement in both.random.sample(list(STATEMENTS), len(STATEMENTS)):
-        both.check(statement, STATEMENTS[statement])
-    table.close()
-
-
-def test_a_statement_runs_when_it_is_called(
-    table: mw.Table, ctx: datafusion.SessionContext
-) -> None:
-    done = mw.sql(ctx, "INSERT INTO t VALUES ($a, $b, 1, 'x')", a="a", b=7)
-    assert live(table) == [{"tenant": "a", "id": 7, "n": 1, "Name": "x"}]
-    assert done.to_pylist() == done.to_pylist() == [{"count": 1}]
-    table.close()
-
-
-def test_into_may_be_left_out(table: mw.Table, ctx: datafusion.SessionContext) -> None:
-    mw.sql(ctx, "INSERT t VALUES ('a', 1, 1, NULL)")
-    mw.sql(ctx, "INSERT t (tenant, id) SELECT 'a', 2")
-    assert [(row["id"], row["n"]) for row in live(table)] == [(1, 1), (2, None)]
-    table.close()
-
-
-def test_of_rows_with_one_key_the_last_is_written(
-    table: mw.Table, ctx: datafusion.SessionContext
-) -> None:
-    mw.sql(ctx, "INSERT INTO t VALUES ('a', 1, 1, 'kept')")
-    rows = "VALUES ('a', 1, 5), ('a', 2, 6), ('a', 1, 7)"
-    partly = mw.sql(ctx, f'INSERT INTO t (tenant, id, n) {rows} RETURNING n, "Name"')
-    assert sorted(map(str, partly.to_pylist())) == [
-        "{'n': 6, 'Name': None}",
-        "{'n': 7, 'Name': 'kept'}",
-    ]
-    whole = "INSERT INTO t VALUES ('a', 1, 5, 'p'), ('a', 1, 6, 'q')"
-    assert [row["n"] for row in mw.sql(ctx, f"{whole} RETURNING *").to_pylist()] == [6]
-    assert mw.sql(ctx, whole).to_pylist() == [{"count": 1}]
-    table.close()
-
-
-def test_replace_sets_columns_that_it_lacks_to_null(
-    table: mw.Table, ctx: datafusion.SessionContext
-) -> None:
-    mw.sql(ctx, "INSERT INTO t VALUES ('a', 1, 1, 'x')")
-    mw.sql(ctx, "REPLACE INTO t (id, tenant) VALUES (1, 'a')")
-    assert live(table) == [{"tenant": "a", "id": 1, "n": None, "Name": None}]
-    table.close()
-
-
-def test_overwrite_replaces_all_rows(table: mw.Table, ctx: datafusion.SessionContext) -> None:
-    mw.sql(ctx, "INSERT INTO t VALUES ('a', 1, 1, 'x'), ('b', 2, 2, 'y')")
-    done = mw.sql(ctx, "INSERT OVERWRITE t SELECT tenant, id + 1, n, NULL FROM t WHERE n < 2")
-    assert done.to_pylist() == [{"count": 1}]
-    assert live(table) == [{"tenant": "a", "id": 2, "n": 1, "Name": None}]
-    twice = "INSERT OVERWRITE INTO t (id, tenant) VALUES (3, 'a'), (3, 'a') RETURNING id"
-    assert mw.sql(ctx, twice).to_pylist() == [{"id": 3}]
-    mw.sql(ctx, "INSERT INTO t VALUES ('a', 4, 1, 'x')")
-    mw.sql(ctx, "DELETE FROM t WHERE id = 3")
-    assert [row["id"] for row in live(table)] == [4]
-    mw.sql(ctx, "INSERT OVERWRITE t SELECT * FROM t WHERE false")
-    assert live(table) == []
-    table.close()
+from tests.statements.beside_duckdb import live
 
 
 def test_counters_count_right_beside_one_another(
@@ -144,97 +42,17 @@ def test_counters_count_right_beside_one_another(
         for one in running:
             one.result()
     assert sum(row["n"] for row in live(table)) == turns * len(statements)
-    table.close()
 
 
-@pytest.mark.parametrize("after", range(2))
-def test_no_update_is_lost_to_one_that_came_meanwhile(
-    table: mw.Table, ctx: datafusion.SessionContext, meanwhile: Meanwhile, after: int
-) -> None:
-    mw.sql(ctx, "INSERT INTO t VALUES ('a', 1, 1, 'x')")
-    other = "INSERT INTO t VALUES ('a', 1, 100, 'y'), ('a', 2, 200, 'z')"
-    for number, (statement, expected) in enumerate(
-        {
-            "INSERT INTO t (tenant, id, n) VALUES ('a', 1, 5), ('a', 2, 6)": [(5, "y"), (6, "z")],
-            "INSERT INTO t VALUES ('a', 1, 5, 'q'), ('a', 2, 6, 'q') ON CONFLICT DO NOTHING": [
-                (100, "y"),
-                (200, "z"),
-            ],
-            "INSERT INTO t VALUES ('a', 1, 5, 'q'), ('a', 2, 6, 'q') ON CONFLICT DO UPDATE "
-            "SET n = t.n + excluded.n": [(105, "y"), (206, "z")],
-        }.items()
-    ):
-        meanwhile(other, after)
-        mw.sql(ctx, statement)
-        assert [(row["n"], row["Name"]) for row in live(table)] == expected, number
-        mw.sql(ctx, "DELETE FROM t WHERE id = 2")
-    table.close()
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        'INSERT INTO t SELECT tenant, id, n + 5, "Name" FROM t',
-        "WITH w AS (SELECT * FROM t) REPLACE INTO t (tenant, id, n) SELECT w.tenant, id, n + 5 "
-        "FROM w",
-        'INSERT INTO t SELECT tenant, id, n + 5, "Name" FROM shown',
-    ],
-)
-def test_rows_made_of_those_of_the_table_lose_no_update(
-    table: mw.Table, ctx: datafusion.SessionContext, meanwhile: Meanwhile, statement: str
-) -> None:
-    mw.register(ctx, "t", table)  # as views read it
-    mw.sql(ctx, "INSERT INTO t (tenant, id, n) VALUES ('a', 1, 1), ('b', 1, 2), ('b', 2, 3)")
-    mw.sql(ctx, "CREATE VIEW shown AS SELECT * FROM t")
-    meanwhile("UPDATE t SET n = n + 100 WHERE id = 1")
-    assert mw.sql(ctx, statement).to_pylist() == [{"count": 3}]
-    assert [row["n"] for row in live(table)] == [106, 107, 8]
-    table.close()
-
-
-@each(
-    "statement, message",
-    [
-        ("INSERT INTO t VALUES ('a', 1)", "2 columns, and 4"),
-        ("INSERT INTO t (id, nope) VALUES (1, 2)", "no such column.*, at line 1, column 20"),
-        ("INSERT INTO t (id, id) VALUES (1, 2)", "given twice, at line 1, column 20"),
-        ("INSERT INTO t (n) VALUES (1)", r"lack the primary key columns \['id', 'tenant'\]"),
-        ("INSERT INTO t BY NAME SELECT 1 AS id, 'a' AS tenant, 2 AS nope", r"columns \['nope'\]"),
-        ("INSERT INTO t (id, tenant, n) VALUES (1, 'a', 1.5)", "1.5"),
-        ("INSERT INTO t (id, tenant, n) VALUES ('x', 'a', 1)", "'x'"),
-        ("INSERT INTO t (id, tenant) VALUES (NULL, 'a')", "NULL in its key column 'id'"),
-        ("INSERT INTO t VALUES ('a', NULL, 1, 'a')", "NULL in its key column 'id'"),
-        ("INSERT INTO t", "a query here"),
-        ("INSERT INTO t ON CONFLICT DO NOTHING", "a query here"),
-        ("INSERT INTO t DEFAULT VALUES", "a query here"),
-        ("INSERT INTO t VALUES ('a', 1, 1, 'x') ON CONFLICT (n) DO NOTHING", "by the primary key"),
-        ("INSERT INTO t VALUES ('a', 1, 1, 'x') ON CONFLICT (id) DO NOTHING", "by the primary"),
-        ("INSERT INTO t VALUES ('a', 1, 1, 'x') ON CONFLICT DO", "Expected: UPDATE"),
-        ("INSERT INTO t VALUES ('a', 1, 1, 'x') ON CONFLICT DO NOTHING WHERE n = 1", "the end of"),
-        ("INSERT INTO t VALUES ('a', 1, 1, 'x') ON CONFLICT DO UPDATE SET x = 1", "no such column"),
-        ("INSERT INTO t VALUES ('a', 1, 1, 'x'), ('a', 1, 2, 'y') ON CONFLICT DO UPDATE SET n = 1",
-         "more than once"),
-        ("INSERT INTO t VALUES ('a', 1, 1, 'x') ON CONFLICT DO UPDATE SET n = unnest([1])",
-         "one value"),
-        ("REPLACE INTO t VALUES ('a', 1, 1, 'x') ON CONFLICT DO NOTHING", "leaves no rows"),
-        ("INSERT OR IGNORE INTO t VALUES ('a', 1, 1, 'x')", "ON CONFLICT DO NOTHING"),
-        ("INSERT IGNORE INTO t VALUES ('a', 1, 2, 'x')", "ON CONFLICT DO NOTHING.*'IGNORE'"),
-        ("INSERT LOW_PRIORITY INTO t VALUES ('a', 1, 2, 'x')", "column 8: 'LOW_PRIORITY'"),
-        ("REPLACE DELAYED INTO t VALUES ('a', 1, 2, 'x')", "column 9: 'DELAYED'"),
-        ("INSERT INTO t VALUES ('a', 1, 2, 'x') RETURNING DISTINCT n", "found: n|DISTINCT"),
-        ("INSERT INTO t VALUES ('a', 1, 1, 'x') RETURNING nope", "nope"),
-        ("INSERT INTO t VALUES ('a', 1, 1, 'x') RETURNING new.*", "columns of 't'.*column 49"),
-        ("INSERT OVERWRITE t VALUES ('a', 1, 1.5, 'x')", "1.5"),
-    ],
-)  # fmt: skip
-def test_what_can_not_be_done_is_refused_and_nothing_written(
-    table: mw.Table, ctx: datafusion.SessionContext, statement: str, message: str
-) -> None:
-    mw.sql(ctx, "INSERT INTO t VALUES ('a', 1, 1, NULL)")
-    with pytest.raises((mw.InvalidCallError, mw.UnsupportedError), match=f"(?s){message}"):
-        mw.sql(ctx, statement)
-    assert live(table) == [{"tenant": "a", "id": 1, "n": 1, "Name": None}]
-    table.close()
+def test_columns_named_like_those_of_the_rows_given_are_the_tables(uri: str) -> None:
+    schema = pa.schema({"a": pa.int64(), "memwal given a": pa.int64(), "excluded": pa.int64()})
+    ctx = datafusion.SessionContext()
+    mw.register(ctx, "t", mw.create_table(uri, schema, primary_key="a"))
+    set_all = 'SET excluded = excluded + excluded.excluded, "memwal given a" = excluded.a'
+    statement = f"INSERT INTO t VALUES (1, 2, 3) ON CONFLICT DO UPDATE {set_all}"
+    mw.sql(ctx, statement)
+    mw.sql(ctx, statement)
+    assert [tuple(r.values()) for r in mw.sql(ctx, "SELECT * FROM t").to_pylist()] == [(1, 1, 6)]
 
 
 KINDS: dict[str, tuple[pa.DataType, Any]] = {
@@ -254,6 +72,13 @@ KINDS: dict[str, tuple[pa.DataType, Any]] = {
     "'10:30'": (pa.time64("us"), "10:30:00"),
     "'10:30:05.25'": (pa.time32("ms"), "10:30:05.250000"),
     "[1, 2]": (pa.list_(pa.float32(), 2), "[1.0, 2.0]"),
+    "[0.9, 2]": (pa.list_(pa.float32(), 2), "[0.8999999761581421, 2.0]"),
+    "[0.9, NULL]": (pa.list_(pa.float16()), "[0.89990234375, None]"),
+    "[[0.9]]": (pa.list_(pa.large_list(pa.float32())), "[[0.8999999761581421]]"),
+    "[{x: 0.9, n: 1}]": (
+        pa.list_(pa.struct({"x": pa.float32(), "n": pa.int64()})),
+        "[{'x': 0.8999999761581421, 'n': 1}]",
+    ),
     "{a: 1}": (pa.struct({"a": pa.int16()}), "{'a': 1}"),
     """'{"a": 1}'""": (pa.json_(), '{"a": 1}'),
     "'abc'": (pa.binary(), "b'abc'"),
@@ -271,9 +96,11 @@ def test_values_are_read_as_the_types_of_their_columns(
     mw.register(ctx, "t", table)
     mw.sql(ctx, f"INSERT INTO t VALUES (1, {text})")
     mw.sql(ctx, f"INSERT INTO t (id, v) VALUES (2, {text}) ON CONFLICT DO NOTHING")
+    mw.sql(ctx, "INSERT INTO t VALUES (3, NULL)")
+    mw.sql(ctx, f"UPDATE t SET v = {text} WHERE id = 3")
     mw.sql(ctx, "MERGE INTO t USING t AS s ON t.id = s.id WHEN MATCHED THEN UPDATE SET *")
     found = [getattr(v, "isoformat", v.__str__)() for v in table.to_arrow()["v"].to_pylist()]
-    assert found == [expected, expected]
+    assert found == [expected] * 3
     table.close()
 
 

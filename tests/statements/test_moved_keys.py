@@ -65,4 +65,3 @@ def test_a_key_that_several_rows_would_get_is_told_so(
     mw.sql(ctx, "INSERT INTO t (tenant, id) VALUES ('a', 1), ('a', 3)")
     with pytest.raises(mw.InvalidCallError, match=r"several rows would get the same key.*7"):
         mw.sql(ctx, statement)
-    table.close()

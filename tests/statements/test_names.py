@@ -1,18 +1,23 @@
 """Names in statements: those that the session takes."""
 
+from collections.abc import Iterator
+
 import datafusion
 import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
 from memwal_sql.arguments import literal
+from tests.each import each
+from tests.soak import usual
 
 SCHEMA = pa.schema({"id": pa.int64(), "äb": pa.int64(), "Äb": pa.int64(), "n": pa.int64()})
 
 
 @pytest.fixture
-def table(uri: str) -> mw.Table:
-    return mw.create_table(uri, SCHEMA, primary_key="id")
+def table(uri: str) -> Iterator[mw.Table]:
+    with mw.create_table(uri, SCHEMA, primary_key="id") as table:
+        yield table
 
 
 def test_letters_of_ascii_alone_are_in_lower_case(table: mw.Table) -> None:
@@ -23,16 +28,9 @@ def test_letters_of_ascii_alone_are_in_lower_case(table: mw.Table) -> None:
     assert ctx.sql("SELECT ÄB FROM TÄ").to_pydict() == {"Äb": [3]}
     table.add_columns({"twice": "2 * ÄB"})
     assert table.to_arrow().to_pylist() == [{"id": 1, "äb": None, "Äb": 3, "n": 3, "twice": 6}]
-    table.close()
 
 
-@pytest.mark.parametrize(
-    ("setting", "value"),
-    [
-        ("enable_ident_normalization", "false"),
-    ],
-)
-@pytest.mark.parametrize(
+@each(
     "statement",
     [
         "UPDATE t SET N = 1",
@@ -45,14 +43,14 @@ def test_letters_of_ascii_alone_are_in_lower_case(table: mw.Table) -> None:
     ],
 )
 def test_a_session_that_takes_names_otherwise_changes_nothing(
-    table: mw.Table, setting: str, value: str, statement: str
+    table: mw.Table, statement: str
 ) -> None:
-    config = datafusion.SessionConfig().set(f"datafusion.sql_parser.{setting}", value)
+    config = datafusion.SessionConfig()
+    config = config.set("datafusion.sql_parser.enable_ident_normalization", "false")
     ctx = datafusion.SessionContext(config)
     mw.register(ctx, "t", table)
     with pytest.raises(mw.UnsupportedError, match="enable_ident_normalization"):
         mw.sql(ctx, statement)
-    table.close()
 
 
 # As `register` is given it, and what stands in statements then.
@@ -81,11 +79,10 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize(("name", "written"), NAMES.items())
+@each("name, written", usual([*NAMES.items()], 9))
 def test_a_table_is_read_changed_and_searched_under_every_name(
     uri: str,
     ctx: datafusion.SessionContext,
-    monkeypatch: pytest.MonkeyPatch,
     name: str,
     written: str,
 ) -> None:
@@ -110,14 +107,8 @@ def test_a_table_is_read_changed_and_searched_under_every_name(
     run("ALTER TABLE $T ADD COLUMN more INT")
     run("CREATE INDEX words ON $T USING fts (body)")
     run(f"CALL memwal.flush({literal(name)})")
-    snapshots = []
-    snapshot = mw.Table.snapshot
-    monkeypatch.setattr(
-        mw.Table, "snapshot", lambda *asked: snapshots.append(asked) or snapshot(*asked)
-    )
     rows = run("SELECT a.id, b.n FROM $T AS a JOIN $T AS b ON a.id = b.id ORDER BY a.id")
     assert rows == [{"id": 1, "n": 13}, {"id": 2, "n": 4}, {"id": 4, "n": 6}]
-    assert len(snapshots) == 1
     for call in (name, plain):
         search = f"full_text_search({literal(call)}, 'body', 'b')"
         assert run(f"SELECT id FROM {search} JOIN $T USING (id)") == [{"id": 2}]

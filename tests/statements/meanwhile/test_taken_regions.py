@@ -1,6 +1,6 @@
 """Statements that lose regions to another process while they run: told by what is written."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from math import inf
 from typing import Any
@@ -33,11 +33,12 @@ STATEMENTS = [
 
 
 @pytest.fixture
-def table(uri: str, ctx: datafusion.SessionContext) -> mw.Table:
+def table(uri: str, ctx: datafusion.SessionContext) -> Iterator[mw.Table]:
     table = mw.create_table(uri, SCHEMA, primary_key="id", regions="identity(id)")
     mw.register(ctx, "t", table)
     mw.sql(ctx, "INSERT INTO t VALUES (1, 10), (2, 20)")
-    return table
+    yield table
+    table.close()
 
 
 def live(table: mw.Table) -> dict[int, int]:
@@ -76,7 +77,6 @@ def test_where_one_of_its_regions_is_taken_nothing_of_it_is_written_and_it_runs_
     take({key: 10 * key}, 1)
     assert mw.sql(ctx, statement).to_pylist()[0]["count"] == 2
     assert live(table) in ({}, {1: 11, 2: 21})
-    table.close()
 
 
 @pytest.mark.parametrize("times", [1, 3])
@@ -88,7 +88,6 @@ def test_where_nothing_of_it_is_written_all_is_read_and_computed_anew(
     assert mw.sql(ctx, statement).to_pylist()[0]["count"] == 2
     assert live(table) in ({}, {1: 21, 2: 31})
     assert len(taken) == times
-    table.close()
 
 
 def test_others_who_take_its_regions_each_time_end_it(
@@ -99,7 +98,6 @@ def test_others_who_take_its_regions_each_time_end_it(
         mw.sql(ctx, STATEMENTS[0])
     assert len(taken) == ATTEMPTS
     assert live(table) == {1: 20, 2: 30}
-    table.close()
 
 
 def test_processes_that_count_in_one_row_lose_no_count(
@@ -132,7 +130,6 @@ def test_a_statement_by_a_writer_of_the_program_that_is_closed_then_is_done(
     with table.writer(durable=durable):
         assert mw.sql(ctx, "UPDATE t SET n = n + 1").to_pylist() == [{"count": 2}]
     assert live(table) == {1: 11, 2: 21}
-    table.close()
 
 
 @pytest.mark.parametrize("kind", [mw.PartlyWrittenError, mw.WriterFailedError])
@@ -153,7 +150,6 @@ def test_what_is_written_in_part_is_not_run_again_where_its_writer_was_closed_to
     with table.writer(), pytest.raises(kind, match="some regions have its rows"):
         mw.sql(ctx, "UPDATE t SET n = n + 1")
     assert len(calls) == 1
-    table.close()
 
 
 def test_what_may_be_written_is_not_to_be_run_again(

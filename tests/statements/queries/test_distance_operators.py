@@ -139,20 +139,6 @@ def test_without_a_vector_null_safe_equality_is_left_to_datafusion(
     assert sorted(mw.sql(session, text).to_pydict()["id"]) == [1, 3]
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("SELECT <-> $q FROM t", "before its operator, at line 1, column 8"),
-        ("SELECT v <-> FROM t", "after its operator, at line 1, column 10"),
-    ],
-)
-def test_what_can_t_be_read_is_an_error_with_its_place(
-    session: datafusion.SessionContext, text: str, said: str
-) -> None:
-    with pytest.raises(mw.InvalidCallError, match=said):
-        mw.sql(session, text, **({"q": Q} if "$q" in text else {}))
-
-
 def test_texts_without_them_stay_as_they_are(session: datafusion.SessionContext) -> None:
     for text in ("SELECT '<->' FROM t", "SELECT n < -1, n <> 2, n<-1 FROM t", "SELECT 1 -- <->"):
         assert with_distances(session, text, {}).text == text

@@ -1,5 +1,7 @@
 """Searches in statements: named arguments and parameters."""
 
+from collections.abc import Iterator
+
 import datafusion
 import numpy as np
 import pyarrow as pa
@@ -26,7 +28,7 @@ def ctx() -> datafusion.SessionContext:
 
 
 @pytest.fixture
-def table(uri: str, ctx: datafusion.SessionContext) -> mw.Table:
+def table(uri: str, ctx: datafusion.SessionContext) -> Iterator[mw.Table]:
     table = mw.create_table(uri, SCHEMA, primary_key="id")
     table = mw.register(ctx, "t", table)
     with table.writer() as writer:
@@ -34,7 +36,8 @@ def table(uri: str, ctx: datafusion.SessionContext) -> mw.Table:
         texts = [f"it's word{n} and more" for n in range(9)]
         writer.upsert(pa.table([range(9), vectors, texts], schema=SCHEMA))
         writer.flush()
-    return table
+    yield table
+    table.close()
 
 
 @pytest.mark.parametrize(
@@ -56,29 +59,6 @@ def test_arguments_may_be_named_and_parameters(
 ) -> None:
     found = mw.sql(ctx, f"SELECT id FROM {call} s WHERE s.id < 5 ORDER BY id", **parameters)
     assert [row["id"] for row in found.to_pylist()] == [3, 4]
-    table.close()
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        ("vector_search('t', column => 'v', [1, 2])", "positional argument.*column 49"),
-        ("vector_search('t', 'v', column => 'v', vector => [1, 2])", "given twice, at"),
-        ("vector_search('t', 'v', k => 3)", "the argument vector is missing"),
-        ("vector_search('t', 'v', vector => )", "found: =>"),
-        ("vector_search('t', 'v', [1, 2], 3, {exact: true}, nprobes => 3)", "not both"),
-        ("vector_search('t', 'v', [1, 2], k => 3, nope => 3)", "nope"),
-        ("vector_search('t', 'v', $q, k => 3)", r"\$q of a search can't be b'x'"),
-        ("vector_search('t', 'v', $missing)", "missing"),
-        ("vector_search('t', 'v', [1, 2]", "found: EOF"),
-    ],
-)
-def test_calls_that_can_not_be_read_are_refused(
-    table: mw.Table, ctx: datafusion.SessionContext, call: str, message: str
-) -> None:
-    with pytest.raises(mw.InvalidCallError, match=message):
-        mw.sql(ctx, f"SELECT * FROM {call}", **({"q": b"x"} if "$q" in call else {}))
-    table.close()
 
 
 def test_text_is_no_call() -> None:
@@ -103,4 +83,3 @@ def test_a_search_and_a_scan_read_one_snapshot(
         SELECT t.id FROM vector_search('t', 'v', [3, 0.1], k => 1) s JOIN public.t ON s.id = t.id
     """
     assert mw.sql(ctx, query).to_pylist() == [{"id": 3}]
-    table.close()

@@ -156,23 +156,6 @@ def test_texts_that_look_like_queries_stay_values(uri: str, ctx: datafusion.Sess
     table.close()
 
 
-def test_queries_that_datafusion_runs_nowhere_in_values_are_refused(
-    uri: str, ctx: datafusion.SessionContext
-) -> None:
-    table = mw.create_table(uri, WHOLE, primary_key="id")
-    mw.register(ctx, "t", table)
-    for text in (
-        "INSERT INTO t SELECT * FROM (VALUES (1, (SELECT 8)))",
-        "INSERT INTO t VALUES (1, 2) UNION ALL VALUES (2, (SELECT 8))",
-        "INSERT INTO t VALUES (1, CAST(EXISTS (SELECT 1 FROM t) AS INT))",
-        "INSERT INTO t VALUES (1, CAST(5 IN (SELECT id FROM t) AS INT))",
-    ):
-        with pytest.raises(mw.MemWalError):
-            mw.sql(ctx, text)
-    assert table.count_rows() == 0
-    table.close()
-
-
 def test_values_are_computed_once(uri: str, ctx: datafusion.SessionContext) -> None:
     calls: list[int] = []
 
@@ -184,25 +167,6 @@ def test_values_are_computed_once(uri: str, ctx: datafusion.SessionContext) -> N
     rows = Rows(uri, ctx, pa.float64())
     assert rows.written(["counted(3)", "'0.5'", "counted(4)", "2.0"]) == [3.0, 0.5, 4.0, 2.0]
     assert sorted(calls) == [3, 4]
-    rows.table.close()
-
-
-def test_a_value_that_does_not_fit_is_named(uri: str, ctx: datafusion.SessionContext) -> None:
-    rows = Rows(uri, ctx, pa.int64())
-    with pytest.raises(mw.InvalidCallError, match=r"column 'n' .* 2\.5"):
-        mw.sql(ctx, "INSERT INTO t VALUES (1, 1), (2, 2.5), (3, 'x')")
-    with pytest.raises(mw.InvalidCallError, match="No field named y"):
-        mw.sql(ctx, "INSERT INTO t VALUES (1, 1), (2, (y)), (3, 'x')")
-    for text in (
-        "(1, 1), (2)",
-        "(1, 1), ()",
-        "(1, 1),",
-        "(1, 1) (2, 'x')",
-        "(1, 'x', 2), (1, 2, 3)",
-    ):
-        with pytest.raises(mw.InvalidCallError):
-            mw.sql(ctx, f"INSERT INTO t VALUES {text}")
-    assert rows.table.count_rows() == 0
     rows.table.close()
 
 
