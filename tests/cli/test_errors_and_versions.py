@@ -31,13 +31,15 @@ def table(tmp_path: Path) -> Any:
     return table
 
 
-@each("time", ["9" * 12 + "d", "9" * 40 + "w", "1d" + "9" * 30 + "s", "1y", ""])
+@each(
+    "time", ["9" * 12 + "d", "9" * 40 + "w", "1d" + "9" * 30 + "s", "1y", "", "1", "-1h", "1h 2m"]
+)
 @each("command", [("checkpoint", "{table}", "c", "--expires"), ("gc", "{table}", "--older-than")])
 def test_a_time_that_is_none_or_too_long_is_a_call_to_change(
     table: Any, command: tuple[str, ...], time: str
 ) -> None:
-    named = [one.format(table=table.uri) for one in command]
-    assert f"{command[-1]} {time!r}" in failing(*named, time, code=ExitCode.CALL)
+    *named, option = [one.format(table=table.uri) for one in command]
+    assert f"{option} {time!r}" in failing(*named, f"{option}={time}", code=ExitCode.CALL)
 
 
 def test_the_version_is_shown() -> None:

@@ -18,9 +18,8 @@ from memwal_sql.errors import FencedError, ReopenError
 from memwal_sql.state import open_writers as live
 from memwal_sql.storage.objects.create_once import ATTEMPTS
 from tests.model.opened import opened_over
-from tests.model.process import as_another_process, forks
+from tests.model.process import as_another_process
 from tests.model.writing import session_of, upsert_rows
-from tests.sql.insert_child import insert_now_and_then
 from tests.write.hooked_store import HookedStore, Outage
 
 SCHEMA = pa.schema({"id": pa.int64(), "a": pa.string(), "c": pa.string()})
@@ -55,9 +54,6 @@ def _drop_and_add(uri: str) -> None:
     lance.dataset(uri).add_columns(pa.field("c", pa.string()))
 
 
-# Columns that plain Lance changes
-
-
 @pytest.mark.parametrize("change", [_swap, _drop_and_add])
 @pytest.mark.parametrize("same_handle", [True, False])
 def test_values_go_to_the_columns_that_have_the_names_now(
@@ -74,24 +70,6 @@ def test_values_go_to_the_columns_that_have_the_names_now(
     assert _run(session, "SELECT a, c FROM t WHERE id = 2") == expected
     assert _run(session, "SELECT a, c FROM t WHERE id = 1") == before
     assert _run(_session(mw.open_table(table.uri)), "SELECT a, c FROM t WHERE id = 2") == expected
-
-
-def test_inserts_go_on_after_a_column_was_renamed_added_or_dropped(table: Any) -> None:
-    _run(_session(table), "INSERT INTO t VALUES (1, 'A', 'C')")
-    _rename(table.uri, ("a", "z"))
-    _run(_session(table), "INSERT INTO t (id, z, c) VALUES (2, 'Z', NULL)")
-    lance.dataset(table.uri).add_columns(pa.field("n", pa.int32()))
-    _run(_session(table), "INSERT INTO t (id, z, n, c) VALUES (3, 'Z', 3, NULL)")
-    lance.dataset(table.uri).drop_columns(["c"])
-    session = _session(table)
-    _run(session, "INSERT INTO t VALUES (4, 'Z', 4)")
-    rows = _run(session, "SELECT * FROM t ORDER BY id")
-    assert rows == [
-        {"id": 1, "z": "A", "n": None},
-        {"id": 2, "z": "Z", "n": None},
-        {"id": 3, "z": "Z", "n": 3},
-        {"id": 4, "z": "Z", "n": 4},
-    ]
 
 
 @pytest.mark.parametrize("change", [_swap, _drop_and_add])
@@ -112,15 +90,6 @@ def test_a_program_s_writer_with_other_columns_is_an_error_that_names_the_way_ou
     assert _run(session, "SELECT a, c FROM t WHERE id = 2") == [{"a": "to a", "c": "to c"}]
 
 
-def test_a_session_with_other_columns_writes_nothing(table: Any) -> None:
-    session = _session(table)
-    _run(session, "INSERT INTO t VALUES (1, 'A', 'C')")
-    _swap(table.uri)
-    with pytest.raises(ReopenError, match=r"register it again, .*to write \['id', 'c', 'a'\]"):
-        _run(session, "INSERT INTO t VALUES (2, 'A', 'C')")
-    assert table.get([2]).num_rows == 0
-
-
 def test_a_table_can_be_queried_right_after_it_was_registered(table: Any) -> None:
     session = _session(table)
     lance.dataset(table.uri).add_columns(pa.field("n", pa.int32()))
@@ -129,38 +98,6 @@ def test_a_table_can_be_queried_right_after_it_was_registered(table: Any) -> Non
     _rename(table.uri, ("a", "z"))
     mw.register(session, "t", table)
     assert _run(session, "SELECT z, n FROM t") == []
-
-
-# Regions that others take over
-
-
-def test_two_processes_can_insert_in_turn(table: Any) -> None:
-    processes = forks()
-    ours, theirs = processes.Pipe()
-    child = processes.Process(target=insert_now_and_then, args=(table.uri, theirs))
-    child.start()
-    theirs.close()
-    session = _session(table)
-    try:
-        for number in range(0, 12, 2):
-            _run(session, f"INSERT INTO t VALUES ({number}, NULL, NULL)")
-            ours.send(number + 1)
-            assert ours.recv() == "done"
-    finally:
-        ours.close()
-        child.join()
-    assert table.scan(["id"]).read_all()["id"].to_pylist() == list(range(12))
-
-
-def test_threads_with_a_table_each_can_insert_at_once(table: Any) -> None:
-    def insert(thread: int) -> None:
-        own = mw.open_table(table.uri)
-        for number in range(10):
-            _run(_session(own), f"INSERT INTO t VALUES ({100 * thread + number}, NULL, NULL)")
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(insert, range(4)))
-    assert table.scan(["id"]).read_all().num_rows == 40
 
 
 def test_threads_can_insert_while_columns_change(table: Any) -> None:

@@ -14,13 +14,6 @@ from tests.each import each
 from tests.model.writing import upsert_rows
 
 ROWS = [{"id": 1, "plan": "free", "email": "a@x"}, {"id": 2, "plan": "pro", "email": "b@x"}]
-PARTIAL = [
-    {"id": [1], "plan": ["pro"]},
-    [{"id": 1, "plan": "pro"}],
-    [{"id": 1, "plan": "pro", "email": "c@x"}, {"id": 2, "plan": "pro"}],
-    pa.table({"id": [1], "plan": ["pro"]}),
-    pa.table({"id": [1], "plan": ["pro"]}).to_reader(),
-]
 
 
 @pytest.fixture
@@ -39,18 +32,6 @@ def session(table: Any, **options: Any) -> datafusion.SessionContext:
 
 def rows(table: mw.Table) -> list[dict[str, Any]]:
     return sorted(table.scan().read_all().to_pylist(), key=lambda row: row["id"])
-
-
-@pytest.mark.parametrize("data", PARTIAL, ids=lambda data: type(data).__name__)
-def test_upserts_say_which_columns_are_missing_and_write_nothing(
-    table: mw.Table, data: Any
-) -> None:
-    with table.writer() as writer:
-        with pytest.raises(mw.InvalidCallError, match=r"\['email'\].*every column.*\"null\""):
-            writer.upsert(data, missing="error")
-        assert rows(table) == ROWS
-        assert writer.upsert(data if isinstance(data, list) else PARTIAL[0], missing="null").rows
-    assert rows(table)[-1]["email"] == (None if data is PARTIAL[2] else "b@x")
 
 
 @pytest.mark.parametrize(
@@ -149,26 +130,6 @@ def test_columns_of_every_type_are_seen_to_become_null(tmp_path: Path, kind: pa.
         with pytest.raises(mw.InvalidCallError, match=r"\['plan'\] to NULL"), mw.memwal_errors():
             context.sql(f"INSERT INTO t {query}").collect()
     context.sql("INSERT INTO t SELECT * FROM t").collect()
-
-
-@pytest.mark.parametrize("text", ["NULL", "", "CAST(NULL AS Utf8)"])
-def test_a_text_that_reads_as_null_is_none(table: mw.Table, text: str) -> None:
-    statement = f"INSERT INTO t SELECT id, '{text}' AS plan, '{text}' AS email FROM t WHERE id = 1"
-    session(table).sql(statement).collect()
-    assert rows(table)[0] == {"id": 1, "plan": text, "email": text}
-
-
-def test_a_query_of_one_value_is_no_null(table: mw.Table) -> None:
-    query = "SELECT id, plan, (SELECT max(email) FROM t WHERE id > 7) FROM t WHERE id = 1"
-    session(table).sql(f"INSERT INTO t {query}").collect()
-    assert rows(table)[0]["email"] is None
-
-
-def test_nulls_can_be_given(table: mw.Table) -> None:
-    context = session(table)
-    context.sql("INSERT INTO t (id, email, plan) VALUES (1, NULL, 'pro')").collect()
-    context.sql("INSERT INTO t SELECT id, plan, nullif(email, 'b@x') FROM t WHERE id = 2").collect()
-    assert [row["email"] for row in rows(table)] == [None, None]
 
 
 def test_what_becomes_of_missing_columns_is_one_of_few_words(table: mw.Table) -> None:

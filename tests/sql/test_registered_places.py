@@ -98,6 +98,10 @@ def test_nothing_of_a_table_that_is_taken_away_stays(
         ctx.sql("DROP TABLE t").collect()
     else:
         ctx.deregister_table("t")
+    search = "SELECT * FROM full_text_search('{}', 'val', 'c')"
+    assert ctx.sql(search.format("u")).count() == 1
+    with pytest.raises(mw.InvalidCallError, match="'t' is not a table"), mw.memwal_errors():
+        ctx.sql(search.format("t"))
     mw.register(ctx, "v", table)
     assert names(ctx) == about("u", "v")
 

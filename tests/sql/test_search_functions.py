@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import patch
 
-import datafusion
 import lance
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +13,6 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.session.search_provider import SearchProvider
-from tests.each import each
 from tests.model.writing import session_of
 from tests.sql.searching import Searched
 
@@ -236,87 +234,6 @@ def test_a_vector_of_another_size_is_refused_before_a_scan_is_planned(searched: 
         searched.sql("SELECT id FROM vector_search('events', 'v', [1, 2, 3])")
 
 
-def test_named_parameters_get_their_values(searched: Searched) -> None:
-    found = searched.sql("SELECT id FROM vector_search('events', 'v', $q, $k)", q=Q, k=4)
-    assert found["id"].to_pylist() == searched.nearest(Q, 4)
-
-
-@each(
-    "call, message",
-    [
-        ("vector_search('nope', 'v', [1], 1)", r"'nope' is not a table .* there are .*'events'"),
-        ("vector_search('events')", "1 arguments are given"),
-        ("vector_search('events', 'v', [1, 2, 3, 4], 1, NULL, 2)", "6 arguments are given"),
-        ('vector_search("events", \'v\', [1, 2, 3, 4])', "the table must be a literal"),
-        ("vector_search('events', v, [1, 2, 3, 4])", "single quotes"),
-        ("vector_search('events', 'v', $1)", "take Python values"),
-        ("vector_search('events', 'v', [1, 2])", "2 dimensions"),
-        ("vector_search('events', 'v', [1, NULL, 2, 3])", "element 1 of the query is null"),
-        ("vector_search('events', 'v', [1, 'NaN'::double, 2, 3])", "finite"),
-        ("vector_search('events', 'v', 'words')", "not a vector"),
-        ("vector_search('events', 'v', NULL)", "not a vector"),
-        ("vector_search('events', 'v', [])", "not a vector"),
-        ("vector_search('events', 'v', [0, 0, 0, 0], 3, {metric: 'cosine'})", "zero vector"),
-        ("vector_search('events', 'body', [1, 2, 3, 4])", "holds no vectors"),
-        ("vector_search('events', 'nope', [1, 2, 3, 4])", "not a column"),
-        ("vector_search('events', 'v', [1, 2, 3, 4], 0)", "k=0"),
-        ("vector_search('events', 'v', [1, 2, 3, 4], -3)", "k=-3"),
-        ("vector_search('events', 'v', [1, 2, 3, 4], 2.5)", "k=2.5"),
-        ("vector_search('events', 'v', [1, 2, 3, 4], NULL)", "k=None must be a whole number"),
-        ("full_text_search('events', 'body', 'log', NULL, {operator: 'AND'})", "k=None"),
-        ("vector_search('events', 'v', [1, 2, 3, 4], 3, {nprobe: 2})", r"\['nprobe'\]"),
-        ("vector_search('events', 'v', [1, 2, 3, 4], 3, {nprobes: 0})", "nprobes=0"),
-        ("vector_search('events', 'v', [1, 2, 3, 4], 3, {metric: 'l3'})", "metric='l3'"),
-        ("vector_search('events', 'v', [1, 2, 3, 4], 3, {exact: 1})", "exact=1"),
-        ("vector_search('events', 'v', [1, 2, 3, 4], 3, 7)", "must be a struct"),
-        ("vector_search('events', 'v', [1, 2, 3, 4], 3, 'x')", "not a JSON object"),
-        ("vector_search('events', 'v', [1, 2, 3, 4], 3, '[1]')", r"options \[1\] must be a struct"),
-        ("vector_search('events', 'v', [1, 2, 3, 4], 3, '7')", "options 7 must be a struct"),
-        ("vector_search('events', 'v', [1, 2, 3, 4], 3, [1])", r"options \[1\] must be a struct"),
-        ("vector_search('events', 'v', [1, 2, 3, 4], 3, ['ab'])", "must be a struct"),
-        ("vector_search('events', 'v', [1, 2, 3, 4], 3, [[1, 2, 3]])", "must be a struct"),
-        ("vector_search('events', 'v', [1, 2, 3, 4], 3, [['ef', '2']])", "must be a struct"),
-        ("vector_search('events', 'v', [1, 2, 3, 4], 3, {ef: 3, ef: 4})", "the options.*duplicate"),
-        ("vector_search('events', 'v', [1, 2, 3, 4], 3, '{\"ef\": 3, \"ef\": 4}')", "'ef' twice"),
-        ("full_text_search('events', 7, 'log')", "7 is not a column"),
-        ("full_text_search('events', NULL, 'log')", "None is not a column"),
-        ("full_text_search('events', [7], 'log')", "7 is not a column"),
-        ("full_text_search('events', {a: 'body'}, 'log')", "is not a column"),
-        ("full_text_search('events', true, 'log')", "True is not a column"),
-        ("hybrid_search('events', 'v', [1, 2, 3, 4], 7, 'log')", "7 is not a column"),
-        ("full_text_search('events', 'id', 'log')", "the columns with texts"),
-        ("full_text_search('events', 'body', 7)", "full-text query is 7"),
-        ("full_text_search('events', 'body', '{\"match\": {}}')", "query"),
-        ("full_text_search('events', 'body', 'log', 3, {operator: 'XOR'})", "XOR"),
-        ("hybrid_search('events', 'v', [[1, 2, 3, 4], [4, 3, 2, 1]], 'body', 'log')", "one query"),
-        ("hybrid_search('events', 'v', [1, 2, 3, 4], 'body', 'log', 3, {vector_weight: -1})",
-         "vector_weight=-1"),
-        ("hybrid_search('events', 'v', [1, 2, 3, 4], 'body', 'log', 3, {rrf_k: 'x'})", "rrf_k"),
-        ("hybrid_search('events', 'v', [1, 2, 3, 4], 'body', 'log', 3, {candidates: 0})",
-         "candidates=0"),
-    ],
-)  # fmt: skip
-def test_a_call_that_does_not_fit_says_why(searched: Searched, call: str, message: str) -> None:
-    with pytest.raises(mw.InvalidCallError, match=message):
-        searched.sql(f"SELECT * FROM {call}")
-
-
-def test_a_search_finds_a_row_the_moment_it_is_written(tmp_path: Path) -> None:
-    made = Searched(tmp_path)
-    try:
-        here = "SELECT id FROM vector_search('events', 'v', [9, 9, 9, 9], 1)"
-        word = "SELECT id FROM full_text_search('events', 'body', 'zebra')"
-        assert made.sql(word).num_rows == 0
-        row = {"id": 7, "body": "a zebra", "v": [9.0, 9.0, 9.0, 9.0]}
-        made.writer.upsert([row], missing="null")
-        assert made.sql(here)["id"].to_pylist() == made.sql(word)["id"].to_pylist() == [7]
-        made.writer.upsert([{**row, "body": "gone", "v": None}], missing="null")
-        assert made.sql(here)["id"].to_pylist() != [7]
-        assert made.sql(word).num_rows == 0
-    finally:
-        made.writer.close()
-
-
 def test_consistency_is_that_of_the_registration(tmp_path: Path) -> None:
     made = Searched(tmp_path)
     try:
@@ -327,32 +244,6 @@ def test_consistency_is_that_of_the_registration(tmp_path: Path) -> None:
         assert made.sql(query).num_rows == 1
     finally:
         made.writer.close()
-
-
-def test_functions_forget_a_deregistered_table_and_keep_others(searched: Searched) -> None:
-    ctx = session_of("a", searched.table)
-    mw.register(ctx, "b", searched.table)
-    mw.deregister(ctx, "a")
-    query = "SELECT id FROM full_text_search('{}', 'body', 'log', 3)"
-    assert ctx.sql(query.format("b")).to_arrow_table().num_rows == 3
-    with pytest.raises(mw.InvalidCallError, match="'a' is not a table"), mw.memwal_errors():
-        ctx.sql(query.format("a"))
-
-
-@pytest.mark.parametrize("name", ["a", '"A"', "public.a"])
-@pytest.mark.parametrize("drop", ["", "DROP TABLE {}"], ids=["method", "SQL"])
-def test_functions_forget_a_table_that_datafusion_was_told_to_drop(
-    searched: Searched, name: str, drop: str
-) -> None:
-    ctx = datafusion.SessionContext()
-    query = f"SELECT id FROM full_text_search('{name}', 'body', 'log', 3)"
-    mw.register(ctx, name, searched.table)
-    assert ctx.sql(query).to_arrow_table().num_rows == 3
-    ctx.sql(drop.format(name)) if drop else ctx.deregister_table(name)
-    with pytest.raises(mw.InvalidCallError, match="is not a table"), mw.memwal_errors():
-        ctx.sql(query)
-    mw.register(ctx, name, searched.table)
-    assert ctx.sql(query).to_arrow_table().num_rows == 3
 
 
 def test_a_column_of_the_same_name_as_a_ranking_is_refused(tmp_path: Path) -> None:

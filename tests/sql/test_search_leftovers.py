@@ -14,7 +14,7 @@ import pytest
 from datafusion import col, functions, lit
 
 import memwal_sql as mw
-from tests.each import each
+from tests.each import each, refusals
 from tests.plans.golden import physical_plan
 from tests.sql.searching import Searched
 
@@ -56,44 +56,12 @@ def test_explain_shows_the_reason(searched: Searched, name: str) -> None:
     assert physical_plan(searched.ctx, query).startswith("RefusedExec: random() < 0.5 can't choose")
 
 
-@each(
-    "query, condition",
-    [
-        (f"SELECT id FROM {NEAREST} WHERE random() < 2", "random() < 2"),
-        (f"SELECT id + 1 AS x FROM {NEAREST} WHERE id * random() < 9", "random"),
-        (f"SELECT id FROM {NEAREST} WHERE _distance < random()", "_distance"),
-        (f"SELECT id FROM {NEAREST} WHERE random() < 0.5 LIMIT 3", "random"),
-        (f"SELECT id FROM {NEAREST} WHERE random() < 0.5 ORDER BY id LIMIT 3", "random"),
-        (f"SELECT count(*) FROM {NEAREST} WHERE random() < 0.5", "random"),
-        (f"SELECT lang FROM {NEAREST} WHERE random() < 0.5 GROUP BY lang", "random"),
-        (f"SELECT id FROM (SELECT * FROM {NEAREST} ORDER BY id) WHERE random() < 0.5", "random"),
-        (f"SELECT id FROM (SELECT id, random() AS r FROM {NEAREST}) WHERE r < 0.5", "r < 0.5"),
-        (f"WITH s AS (SELECT * FROM {NEAREST}) SELECT id FROM s WHERE random() < 0.5", "random"),
-        ("SELECT id FROM found WHERE random() < 0.5", "random"),
-        (f"SELECT id FROM {NEAREST} WHERE id > (SELECT min(id) FROM events)", "id >"),
-        (
-            f"SELECT id FROM events WHERE id IN (SELECT id FROM {NEAREST} WHERE random() < 0.5)",
-            "random",
-        ),
-        (
-            f"SELECT id FROM events WHERE id > (SELECT min(id) FROM {NEAREST} WHERE random() < 1)",
-            "random",
-        ),
-        (
-            f"SELECT id FROM (SELECT id FROM {NEAREST} UNION ALL SELECT id FROM {BEST_TEXTS}) "
-            "WHERE random() < 0.5",
-            "random",
-        ),
-        (f"SELECT s.id FROM {NEAREST} s JOIN labels l ON s.lang = l.lang WHERE s.id < random()",
-         "random"),
-    ],
-)  # fmt: skip
-def test_conditions_on_what_a_search_yields_are_refused_wherever_they_stand(
-    searched: Searched, query: str, condition: str
-) -> None:
-    with pytest.raises(mw.UnsupportedError, match="can't choose the rows") as refused:
+@each("query, words", refusals(Path(__file__).with_name("refused.sql")))
+def test_what_is_refused_says_why(searched: Searched, query: str, words: str) -> None:
+    """Calls that do not fit, and conditions on what a search yields, wherever they stand."""
+    query = query.replace("{nearest}", NEAREST).replace("{best}", BEST_TEXTS)
+    with pytest.raises(mw.InvalidCallError, match=f"(?s){words}"):
         searched.sql(query)
-    assert condition in str(refused.value).partition(" can't choose")[0]
 
 
 def test_the_methods_of_a_dataframe_are_no_way_around(searched: Searched) -> None:
