@@ -11,10 +11,8 @@ from rich.console import Console
 
 from benchmarks.during_merge import during_merge
 from benchmarks.full_text_search import full_text_search, indexed_upserts
-from benchmarks.index_gap import index_gap
 from benchmarks.indexed_flush import indexed_flush
 from benchmarks.lookups import get_many, get_one, sql_lookup
-from benchmarks.many_merges import many_merges, thousand_merges
 from benchmarks.memory import streaming_memory, writing_memory
 from benchmarks.merging import merging
 from benchmarks.mixed import mixed, replaced_scan
@@ -29,7 +27,6 @@ from benchmarks.support.workspace import Workspace
 from benchmarks.vector_search import vector_search
 from benchmarks.warm_sql import warm_sql
 from benchmarks.writes import durable_upserts, sustained_upserts, upserts_beside_work
-from benchmarks.ycsb import ycsb
 
 _WIDTH = 150  # of the report in a file or a pipe
 Run = Callable[[Iterable[str], Path, bool, Console], list[Result]]
@@ -51,7 +48,6 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "short-programs": short_programs,
     "statements": statements,
     "sql-statements": sql_statements,
-    "ycsb": ycsb,
     "mixed": mixed,
     "replaced-scan": replaced_scan,
     "generations-scan": generations_scan,
@@ -59,16 +55,12 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "writing-memory": writing_memory,
     "opening": opening,
     "merging": merging,
-    "many-merges": many_merges,
-    "index-gap": index_gap,
     "during-merge": during_merge,
     "full-text-search": full_text_search,
     "indexed-upserts": indexed_upserts,
     "indexed-flush": indexed_flush,
     "vector-search": vector_search,
 }
-# Those that take longer, and run where they are named.
-LONG: Mapping[str, Benchmark] = {"thousand-merges": thousand_merges}
 
 
 def run(names: Iterable[str], folder: Path, small: bool, console: Console) -> list[Result]:
@@ -77,7 +69,7 @@ def run(names: Iterable[str], folder: Path, small: bool, console: Console) -> li
     with Workspace(folder, SMALL if small else FULL) as workspace:
         for name in names:
             with console.status(f"{name} ..."):
-                results += (BENCHMARKS | LONG)[name](workspace)
+                results += BENCHMARKS[name](workspace)
     return results
 
 
@@ -86,16 +78,15 @@ def main(
     prog: str = "python -m benchmarks",
     catalog: Mapping[str, object] = BENCHMARKS,
     run: Run = run,
-    named: Iterable[str] = tuple(LONG),
 ) -> int:
-    """Return 0 if every bound is reached, 1 if not. `named` run only where they are named."""
+    """Return 0 if every bound is reached, 1 if not."""
     parser = argparse.ArgumentParser(prog=prog)
     parser.add_argument(
         "--only",
         action="append",
-        choices=[*catalog, *named],
+        choices=[*catalog],
         metavar="NAME",
-        help=f"run only this one; may be repeated: {', '.join([*catalog, *named])}",
+        help=f"run only this one; may be repeated: {', '.join(catalog)}",
     )
     parser.add_argument("--small", action="store_true", help="sizes that only show that all runs")
     parser.add_argument("--output", type=Path, help="also write the figures here, as JSON")

@@ -9,7 +9,6 @@ import time
 from math import inf
 from pathlib import Path
 
-import datafusion
 import lance
 import numpy as np
 import numpy.typing as npt
@@ -192,16 +191,6 @@ def write_beside(uri: str, until: str, kind: str, number: str) -> None:
     print("done", flush=True)
 
 
-def first_query(uri: str, text: str) -> None:
-    """Open a table and ask it: print the seconds."""
-    ready()
-    start = time.perf_counter()
-    context = datafusion.SessionContext()
-    mw.register(context, "t", mw.open_table(uri))
-    context.sql(text).to_arrow_table()
-    print(time.perf_counter() - start)
-
-
 def write_stream(uri: str, size: str) -> None:
     """Upsert a generator of vectors into a new table of four regions, and flush: print the rows."""
     table = mw.create_table(uri, VECTORS, primary_key="id", regions=[mw.bucket("id", 4)])
@@ -233,7 +222,6 @@ _CHILDREN = {
     "stream": stream,
     "write_beside": write_beside,
     "open": open_table,
-    "first-query": first_query,
     "first-scan": first_scan,
     "merge": merge,
     "merge-steps": merge_steps,

@@ -55,4 +55,4 @@ def _local_spark(folder: Path) -> Iterator[SparkSession]:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(prog="python -m benchmarks.spark", catalog=BENCHMARKS, run=run, named=()))
+    raise SystemExit(main(prog="python -m benchmarks.spark", catalog=BENCHMARKS, run=run))

@@ -18,8 +18,6 @@ class Sizes:
         appends: durable writes of `append_rows` rows.
         append_rows: rows of one durable write.
         mixed_upserts: durable writes of `append_rows` rows, with queries between them.
-        ycsb_rows: records of YCSB.
-        ycsb_operations: operations of each of its workloads.
         replaced_rows: rows of a table of which a tenth is replaced.
         stream_rows: rows of the sustained write, in batches of `stream_batch`.
         generation_counts: into how many generations the same upserts are divided.
@@ -29,8 +27,6 @@ class Sizes:
         cold_starts: how many processes open it from each source.
         merge_rows: rows of each generation that is merged.
         merges: how often they are merged.
-        small_merges: how often some `small_merge_rows` rows are merged.
-        small_merge_rows: rows of a small merge.
         busy_seconds: how long reads are timed beside a process that merges.
         text_rows: documents of the base table that is searched.
         text_upserts: rows of a MemTable with text and vectors.
@@ -50,8 +46,6 @@ class Sizes:
     appends: int = 200
     append_rows: int = 1_000
     mixed_upserts: int = 100
-    ycsb_rows: int = 100_000
-    ycsb_operations: int = 2_000
     replaced_rows: int = 10_000_000
     stream_rows: int = 2_000_000
     stream_batch: int = 10_000
@@ -62,8 +56,6 @@ class Sizes:
     cold_starts: int = 3
     merge_rows: int = 100_000
     merges: int = 4
-    small_merges: int = 300
-    small_merge_rows: int = 4_000
     busy_seconds: float = 6.0
     text_rows: int = 1_000_000
     text_upserts: int = 80_000
@@ -85,8 +77,6 @@ SMALL = Sizes(
     appends=3,
     append_rows=50,
     mixed_upserts=20,
-    ycsb_rows=300,
-    ycsb_operations=40,
     replaced_rows=5_000,
     stream_rows=4_000,
     stream_batch=500,
@@ -97,8 +87,6 @@ SMALL = Sizes(
     cold_starts=1,
     merge_rows=300,
     merges=1,
-    small_merges=6,
-    small_merge_rows=400,
     busy_seconds=0.3,
     text_rows=1_000,
     text_upserts=2_000,
