@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
+from functools import partial
 
 import pyarrow as pa
 
@@ -32,32 +33,22 @@ class Finding:
     """A fact that a check reports.
 
     Attributes:
-        what: the fact, as a sentence.
         where: a path relative to the table's root, a region or a version.
+        what: the fact, as a sentence.
         remedy: the way to mend it.
         check: the name of the check.
     """
 
     severity: Severity
-    what: str
     where: str
+    what: str
     remedy: str
     check: str = ""
 
 
-def error(where: str, what: str, remedy: str) -> Finding:
-    """A finding of rows that are lost, wrong, or can't be read."""
-    return Finding(Severity.ERROR, what, where, remedy)
-
-
-def warning(where: str, what: str, remedy: str) -> Finding:
-    """A finding that makes reads slower or less safe."""
-    return Finding(Severity.WARNING, what, where, remedy)
-
-
-def info(where: str, what: str, remedy: str) -> Finding:
-    """A finding without harm."""
-    return Finding(Severity.INFO, what, where, remedy)
+error = partial(Finding, Severity.ERROR)
+warning = partial(Finding, Severity.WARNING)
+info = partial(Finding, Severity.INFO)
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,11 +140,7 @@ def commit_details(dataset: Any, details: IndexDetails, index_uuid: UUID | None 
     """
     fresh = _entry(dataset, index_uuid or uuid4(), encode_details(details))
     removed = [] if details.index_uuid is None else [_entry(dataset, details.index_uuid, b"")]
-    operation = lance.LanceOperation.CreateIndex(new_indices=[fresh], removed_indices=removed)
-    with base_commit(dataset.uri, "the details of the MemWAL index"):
-        return lance.LanceDataset.commit(
-            dataset, operation, read_version=dataset.version, max_retries=0
-        )
+    return _commit(dataset, [fresh], removed)
 
 
 def drop_index(dataset: Any, index_uuid: UUID) -> Any:
@@ -152,9 +148,12 @@ def drop_index(dataset: Any, index_uuid: UUID) -> Any:
 
     Raises what `base_commit` raises.
     """
-    removed = [_entry(dataset, index_uuid, b"")]
-    operation = lance.LanceOperation.CreateIndex(new_indices=[], removed_indices=removed)
-    with base_commit(dataset.uri, "the removal of the MemWAL index"):
+    return _commit(dataset, [], [_entry(dataset, index_uuid, b"")])
+
+
+def _commit(dataset: Any, new: list[Index], removed: list[Index]) -> Any:
+    operation = lance.LanceOperation.CreateIndex(new_indices=new, removed_indices=removed)
+    with base_commit(dataset.uri, "the details of the MemWAL index"):
         return lance.LanceDataset.commit(
             dataset, operation, read_version=dataset.version, max_retries=0
         )

@@ -151,12 +151,7 @@ def read_record(store: ObjectStore) -> TableRecord | None:
     Raises `InvalidCallError` for a table whose upgrade was not finished: it lacks rows, and
     `UnknownFormatError` for one that this package is too old to read.
     """
-    records, record = Records(store, "table"), None
-    # No record is ever deleted: asking for the next numbers costs less than a listing.
-    with contextlib.suppress(NotFoundError):
-        while True:
-            record = records.read(1 if record is None else record.version + 1)
-    return None if record is None else _table_record(store, record)
+    return _newest(store, None)
 
 
 def check_current(store: ObjectStore, record: TableRecord | None, *, writes: bool) -> None:
@@ -165,17 +160,24 @@ def check_current(store: ObjectStore, record: TableRecord | None, *, writes: boo
 
     One request while the record is the same. Tables of native code may get one at any time.
     """
-    records = Records(store, "table")
-    latest = record
-    with contextlib.suppress(NotFoundError):
-        while True:
-            number = 1 if latest is None else latest.number + 1
-            latest = _table_record(store, records.read(number))
+    latest = _newest(store, record)
     if latest is None:
         return
     check_needs(store.uri, latest.needs, writes=writes)
     if writes and record is not None and latest.incarnation != record.incarnation:
         raise made_again(store.uri)
+
+
+def _newest(store: ObjectStore, after: TableRecord | None) -> TableRecord | None:
+    """The newest record from `after` on, which was read before."""
+    records, record = Records(store, "table"), None
+    number = 1 if after is None else after.number + 1
+    # No record is ever deleted: asking for the next numbers costs less than a listing.
+    with contextlib.suppress(NotFoundError):
+        while True:
+            record = records.read(number)
+            number += 1
+    return after if record is None else _table_record(store, record)
 
 
 def _table_record(store: ObjectStore, record: Record) -> TableRecord:
