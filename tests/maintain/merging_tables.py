@@ -12,9 +12,8 @@ import pyarrow as pa
 import memwal_sql as mw
 from memwal_sql.maintain.merge.merger import MAX_PASS_BYTES, Merger
 from memwal_sql.maintain.progress import report_nothing
-from memwal_sql.storage.base.memwal_index import read_details
 from memwal_sql.storage.base.merge_token import regions_in
-from memwal_sql.storage.objects.open import open_store
+from tests.model.merging import merged_generations
 
 SCHEMA = pa.schema([("id", pa.int64()), ("val", pa.int64())])
 # Upserts and deletes, one generation each.
@@ -79,9 +78,7 @@ def as_rows(found: pa.Table) -> dict[int, int]:
 
 def progress_of(uri: str) -> dict[str, int]:
     """The merge progress by region id, as the specification has it."""
-    found = read_details(open_store(uri), lance.dataset(uri))
-    assert found is not None
-    marks = found.details.merged_generations
+    marks = merged_generations(uri)
     return {str(region): g for region, g in regions_in(marks).items()}
 
 

@@ -21,6 +21,7 @@ from memwal_sql.read.snapshots import SnapshotCollector
 from planner.model import Query
 from tests.model.process import forget_writers
 from tests.model.writing import flush_rows, merge_rows
+from tests.soak import usual
 
 PAIR = pa.struct([("x", pa.int64()), ("y", pa.string())])
 SCHEMA = pa.schema(
@@ -150,9 +151,14 @@ def _sorted(table: pa.Table) -> list[dict[str, Any]]:
     return [dict(row) for row in table.sort_by("id").to_pylist()]
 
 
-@pytest.mark.parametrize("durable", [True, False])
 # Of structs that lost all their fields, Lance itself forgets in the base which ones are null.
-@pytest.mark.parametrize("change", [name for name in CHANGES if name != "replace all fields"])
+FOLLOWED = [name for name in CHANGES if name != "replace all fields"]
+
+
+@pytest.mark.parametrize(
+    ("change", "durable"),
+    [*((name, True) for name in FOLLOWED), *((name, False) for name in usual(FOLLOWED, 3))],
+)
 def test_rows_follow_their_fields_wherever_they_are(
     tmp_path: Path, change: str, durable: bool
 ) -> None:

@@ -18,8 +18,7 @@ from memwal_sql.errors import ConflictError
 from memwal_sql.maintain.lease import Patience
 from memwal_sql.maintain.merge import commit as passes
 from memwal_sql.maintain.merge.merger import Merger
-from memwal_sql.storage.base.memwal_index import commit_details, read_details
-from memwal_sql.storage.objects.open import open_store
+from memwal_sql.storage.base.memwal_index import commit_details
 from tests.maintain.merging_tables import (
     GENERATIONS,
     expected,
@@ -30,7 +29,7 @@ from tests.maintain.merging_tables import (
     rows_of,
     write_generations,
 )
-from tests.model.merging import manifests
+from tests.model.merging import details_of, manifests
 from tests.model.racing import race
 from tests.model.waiting import eventually, reached
 from tests.soak import usual
@@ -175,11 +174,10 @@ def test_a_merger_that_slept_is_refused_also_where_the_progress_was_erased(
     write_generations(table, generations)
     (region,) = manifests(table.uri)
     asleep, older = lance.dataset(table.uri), lance.dataset(table.uri)
-    found = read_details(open_store(table.uri), older)
-    assert found is not None
+    before_merge = details_of(table.uri, older)
     with patch.object(Merger, "_record", lambda *_: None):
         assert _opened(table).merge() == 2
-    commit_details(older, found.details)
+    commit_details(older, before_merge)
     assert progress_of(table.uri) == {str(region): 1}
     version, before = lance.dataset(table.uri).version, in_base(table.uri)
     writer = passes.PassWriter(asleep, ["id"], {region: [2]}, {})

@@ -37,10 +37,8 @@ from tests.maintain.life import (
 )
 from tests.model.faults import Fault, FaultyStore, Kind
 from tests.model.opened import opened_over
-from tests.model.process import ProcessKilledError, Switch, _KillableStore, as_another_process
+from tests.model.process import as_another_process
 from tests.model.racing import race
-from tests.model.writing import upsert_rows
-from tests.soak import IS_SOAK
 from tests.write.hooked_store import Call, HookedStore
 
 
@@ -191,37 +189,6 @@ def _files(uri: str) -> set[str]:
     """What a collection leaves, but for the names and numbers of its own changes."""
     store = open_store(uri)
     return {meta.path for meta in store.list("_mem_wal") if "/manifest/" not in meta.path}
-
-
-@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
-def test_a_collector_that_dies_at_any_change_is_made_up_for_by_the_next(
-    template: Path, tmp_path: Path, before: bool
-) -> None:
-    whole = str(tmp_path / "whole")
-    shutil.copytree(template, whole)
-    _collect_with(whole, open_store(whole))
-    change = 0
-    alive = False
-    while not alive:
-        change += 1 if IS_SOAK else 2
-        uri = str(tmp_path / f"t{change}")
-        shutil.copytree(template, uri)
-        switch = Switch()
-        switch.kill_at(change, before=before)
-        one_by_one = HookedStore(open_store(uri))
-        try:
-            _collect_with(uri, _KillableStore(one_by_one, switch))
-            alive = True
-        except ProcessKilledError:
-            pass
-        assert values(mw.open_table(uri)) == _expected()
-        upsert_rows(mw.open_table(uri), rows(30, 30, change))
-        _collect_with(uri, open_store(uri))
-        assert values(mw.open_table(uri)) == {**_expected(), 30: change}
-        left = {path.partition("/wal/")[2] for path in _files(uri) - _files(whole)}
-        assert len(left) == 2, f"change {change} left {left} beside a fence and the new entry"
-        shutil.rmtree(uri)
-    assert change > 5
 
 
 def _collect_with(uri: str, store: Any) -> pa.Table:

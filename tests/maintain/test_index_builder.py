@@ -13,9 +13,7 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.maintain import index_builder
 from memwal_sql.maintain.progress import Progress
-from memwal_sql.storage.base.memwal_index import IndexDetails, read_details
-from memwal_sql.storage.objects.open import open_store
-from tests.model.merging import manifests
+from tests.model.merging import details_of, manifests
 from tests.model.writing import merge_rows
 
 WIDTH = 8
@@ -51,12 +49,6 @@ def _merge(table: mw.Table, *parts: range) -> None:
         merge_rows(table, _rows(ids), durable=False)
 
 
-def _details(uri: str) -> IndexDetails:
-    found = read_details(open_store(uri), lance.dataset(uri))
-    assert found is not None
-    return found.details
-
-
 def _index(uri: str, name: str) -> Any:
     return next(one for one in lance.dataset(uri).describe_indices() if one.name == name)
 
@@ -81,7 +73,7 @@ def test_every_index_catches_up_and_says_so(table: mw.Table) -> None:
     ]
     (region,) = manifests(table.uri)
     for name in ("id_idx", "vec_idx", "body_idx"):
-        assert _details(table.uri).index_catchup[name][region] == 1
+        assert details_of(table.uri).index_catchup[name][region] == 1
     version = lance.dataset(table.uri).version
     assert table.build_indexes() == []
     assert lance.dataset(table.uri).version == version
@@ -114,9 +106,9 @@ def test_progress_that_a_compaction_cleared_is_written_again(table: mw.Table) ->
     table.build_indexes()
     (region,) = manifests(table.uri)
     lance.dataset(table.uri).optimize.compact_files(target_rows_per_fragment=10_000)
-    assert _details(table.uri).index_catchup == {}
+    assert details_of(table.uri).index_catchup == {}
     table.build_indexes()
-    catchup = _details(table.uri).index_catchup
+    catchup = details_of(table.uri).index_catchup
     assert {name: progress[region] for name, progress in catchup.items()} == {
         "id_idx": 2, "vec_idx": 2, "body_idx": 2
     }  # fmt: skip
@@ -146,7 +138,7 @@ def test_merges_in_between_make_the_builder_try_again(
     table.build_indexes()
     monkeypatch.undo()
     (region,) = manifests(table.uri)
-    marks = _details(table.uri)
+    marks = details_of(table.uri)
     assert marks.merged_generations[region] == 2
     for name, progress in marks.index_catchup.items():
         assert progress[region] == (2 if _is_covered(table.uri, name) else 1)

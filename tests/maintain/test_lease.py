@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import os
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
@@ -35,6 +34,7 @@ from tests.maintain.merging_tables import (
     write_generations,
 )
 from tests.model.merging import manifests, merge_one
+from tests.model.process import forks
 from tests.model.racing import race
 from tests.model.waiting import reached
 
@@ -89,15 +89,18 @@ def test_a_silent_holder_is_taken_over_and_finds_out(tmp_path: Path) -> None:
 
 
 def test_a_holder_that_died_is_not_waited_for(tmp_path: Path) -> None:
-    code = (
-        "import os, sys; from memwal_sql.maintain.lease import maintenance_lease;"
-        "from memwal_sql.storage.objects.open import open_store;"
-        "held = maintenance_lease(open_store(sys.argv[1]), 'dead'); held.__enter__(); os._exit(1)"
-    )
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
+    child = forks().Process(target=_hold_and_die, args=(tmp_path,))
+    child.start()
+    child.join(120)
     assert Records(open_store(tmp_path), "maintenance").latest().content["held"]  # type: ignore[union-attr]
     with maintenance_lease(open_store(tmp_path), "next", sleep=_never):
         pass
+
+
+def _hold_and_die(folder: Path) -> None:
+    held = maintenance_lease(open_store(folder), "dead")
+    held.__enter__()
+    os._exit(1)
 
 
 def test_a_number_that_was_deleted_is_never_won(tmp_path: Path) -> None:

@@ -3,9 +3,9 @@ faults"): a clear error and a table that still reads, or the right result."""
 
 from __future__ import annotations
 
+import resource
 import shutil
-import subprocess
-import sys
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +32,7 @@ from tests.maintain.merging_tables import (
     write_generations,
 )
 from tests.model.merging import manifests
+from tests.model.process import forks
 
 
 def _cut(pattern: str, length: int) -> Callable[[Path], None]:
@@ -83,25 +84,25 @@ def test_a_spoilt_generation_is_named_and_nothing_is_skipped(
     assert in_base(table.uri) == expected()
 
 
-_MERGE_WITHOUT_ROOM = """
-import resource, signal, sys
-import memwal_sql as mw
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-table = mw.open_table(sys.argv[1])
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
-try:
-    print("merged", table.merge())
-except mw.MemWalError as error:
-    print(type(error).__name__, error)
-"""
+def _merge_without_room(uri: str, link: Any) -> None:
+    table = mw.open_table(uri)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (65536, resource.RLIM_INFINITY))
+    try:
+        link.send(f"merged {table.merge()}")
+    except mw.MemWalError as error:
+        link.send(f"{type(error).__name__} {error}")
 
 
 def test_a_full_disk_is_an_error_and_the_table_goes_on(tmp_path: Path) -> None:
     """Files that may not grow fail as a full disk does: in the middle of the rows."""
     rows = {n: n * 7919 for n in range(40_000)}
     table = make_table(tmp_path, [*GENERATIONS, (rows, [])])
-    command = [sys.executable, "-c", _MERGE_WITHOUT_ROOM, table.uri, "65536"]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    here, there = forks().Pipe()
+    child = forks().Process(target=_merge_without_room, args=(table.uri, there))
+    child.start()
+    said = here.recv()
+    child.join(120)
     assert said.startswith("OutcomeUnknownError"), said
     assert table.uri in said
     (region,) = manifests(table.uri)

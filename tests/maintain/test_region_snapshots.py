@@ -6,16 +6,14 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import lance
 import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
 from memwal_sql.maintain import details
-from memwal_sql.storage.base.memwal_index import FoundDetails, read_details
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.wal.log import Wal
-from tests.model.merging import manifests, merge_one
+from tests.model.merging import details_of, manifests, merge_one
 from tests.model.process import Process
 from tests.model.writing import flush_rows, upsert_rows
 from tests.planner.predicates.said import Said
@@ -31,12 +29,6 @@ def _table(folder: Path, regions: int, rows: int) -> mw.Table:
 
 def _ids(table: mw.Table, consistency: str) -> list[int]:
     return sorted(table.scan(["id"], consistency=consistency).read_all()["id"].to_pylist())
-
-
-def _details(uri: str) -> FoundDetails:
-    found = read_details(open_store(uri), lance.dataset(uri))
-    assert found is not None
-    return found
 
 
 def test_eventual_readers_see_the_recorded_state_until_it_is_recorded_again(tmp_path: Path) -> None:
@@ -56,7 +48,7 @@ def test_more_than_a_hundred_regions_are_in_a_file_that_readers_may_miss(
     table = mw.create_table(tmp_path / "t", SCHEMA, "id", regions=[mw.identity("id")])
     upsert_rows(table, {"id": list(range(101)), "val": [0] * 101}, durable=False)
     table.snapshot_regions()
-    details = _details(table.uri).details
+    details = details_of(table.uri)
     assert (details.num_regions, details.inline_snapshots) == (101, None)
     assert len(mw.open_table(table.uri).snapshot("eventual").regions) == 101
     shutil.rmtree(tmp_path / "t" / "_indices" / str(details.index_uuid))
@@ -80,7 +72,7 @@ def test_recording_keeps_merge_progress_that_came_in_between(
 
     monkeypatch.setattr(details, "latest_dataset", overtaken)
     table.snapshot_regions()
-    found = _details(table.uri).details
+    found = details_of(table.uri)
     assert found.merged_generations[region] == 1
     assert found.num_regions == 1
 

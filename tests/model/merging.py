@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Any
 from uuid import UUID
 
 import lance
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 from lance.mem_wal import CompactedSsTable
 
 from memwal_sql.errors import NotFoundError
-from memwal_sql.storage.base.memwal_index import read_details
+from memwal_sql.storage.base.memwal_index import IndexDetails, read_details
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.paths import generation_folder
 from memwal_sql.storage.region.manifest import RegionManifest
@@ -29,10 +30,16 @@ def manifests(uri: str) -> dict[UUID, RegionManifest]:
     return found
 
 
+def details_of(uri: str, dataset: Any = None) -> IndexDetails:
+    """The details of the MemWAL index of the latest base version, or that of `dataset`."""
+    found = read_details(open_store(uri), lance.dataset(uri) if dataset is None else dataset)
+    assert found is not None
+    return found.details
+
+
 def merged_generations(uri: str) -> dict[UUID, int]:
     """The merge progress of the latest base version."""
-    found = read_details(open_store(uri), lance.dataset(uri))
-    return dict(found.details.merged_generations)
+    return dict(details_of(uri).merged_generations)
 
 
 def merge_one(uri: str, region_id: UUID, primary_key: list[str]) -> int | None:

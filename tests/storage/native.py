@@ -8,7 +8,7 @@ from uuid import UUID
 
 import lance
 import pyarrow as pa
-from lance import LsmPointLookupPlanner, LsmScanner, ShardSnapshot
+from lance import LsmScanner, ShardSnapshot
 
 from exec_nodes.keys.bloom import BloomFilter
 from exec_nodes.keys.hashing import hash_columns
@@ -52,7 +52,6 @@ def write(
     table: pa.Table,
     primary_key: list[str],
     new_hex: str = "0123abcd",
-    storage_options: dict[str, str] | None = None,
 ) -> FlushedGeneration:
     """`write_generation` with a bloom filter of the table's keys."""
     columns = [table[name].combine_chunks() for name in primary_key]
@@ -66,7 +65,6 @@ def write(
         base=base,
         bloom_filter=BloomFilter.build(hash_columns(columns)).data,
         new_hex=lambda: new_hex,
-        storage_options=storage_options,
     )
 
 
@@ -84,9 +82,3 @@ def scan(base: Any, manifest: RegionManifest, key: str = "id") -> list[dict[str,
     """All live rows, by key."""
     table = LsmScanner.from_snapshots(base, [snapshot(manifest)]).to_table()
     return table.sort_by(key).to_pylist()
-
-
-def lookup(base: Any, manifest: RegionManifest, key: pa.Array) -> list[dict[str, Any]]:
-    """The live row of one key."""
-    planner = LsmPointLookupPlanner(base, [snapshot(manifest)])
-    return planner.plan_lookup(key).to_table().to_pylist()

@@ -16,9 +16,8 @@ from memwal_sql.storage.base.field_ids import field_ids
 from memwal_sql.storage.base.memwal_index import read_details
 from memwal_sql.storage.generation.pk_index import write_pk_index
 from memwal_sql.storage.objects.open import open_store
-from memwal_sql.storage.region.manifest import RegionManifest, RegionStatus
+from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.region.versions import RegionManifests
-from memwal_sql.storage.wal.log import Wal, encode_entry, encode_fence
 from tests.storage import native
 
 REGION = UUID("6433efc6-ea99-4fb5-9138-e4f3486995b4")
@@ -36,107 +35,6 @@ def make_base(path: Path) -> lance.LanceDataset:
         path,
         pa.table({"id": [1, 2, 3, 4], "v": [1.0, 2.0, 3.0, 4.0], "s": list("abcd")}, SCHEMA),
     )
-
-
-def test_native_scan_and_lookup_read_our_generations_and_manifest(tmp_path: Path) -> None:
-    """Upserts, deletes and a key that comes back, over two generations."""
-    base = make_base(tmp_path / "t")
-    store = open_store(tmp_path / "t")
-    manifests = RegionManifests(store, REGION)
-    created = manifests.create(RegionManifest(REGION, region_spec_id=1))
-    one = native.write(
-        store,
-        base,
-        REGION,
-        1,
-        native.rows(base, {"id": [2, 9], "v": [20.0, 90.0], "s": ["x", "y"]}, {"id": [3, 4]}),
-        ["id"],
-    )
-    two = native.write(
-        store,
-        base,
-        REGION,
-        2,
-        native.rows(base, {"id": [4, 9], "v": [40.0, 91.0], "s": ["z", "w"]}, {"id": [1]}),
-        ["id"],
-    )
-    manifest = manifests.commit(created, current_generation=3, flushed_generations=(one, two))
-    expected = [
-        {"id": 2, "v": 20.0, "s": "x"},
-        {"id": 4, "v": 40.0, "s": "z"},
-        {"id": 9, "v": 91.0, "s": "w"},
-    ]
-    assert native.scan(base, manifest) == expected
-    for row in expected:
-        assert native.lookup(base, manifest, pa.array([row["id"]], pa.int64())) == [row]
-    for gone in (1, 3, 77):
-        assert native.lookup(base, manifest, pa.array([gone], pa.int64())) == []
-
-
-def test_native_writer_takes_up_our_region_with_its_unflushed_tail(tmp_path: Path) -> None:
-    base = make_base(tmp_path / "t")
-    store = open_store(tmp_path / "t")
-    manifests, wal = RegionManifests(store, REGION), Wal(store, REGION)
-    created = manifests.create(RegionManifest(REGION, region_spec_id=1))
-    one = native.write(
-        store, base, REGION, 1, native.rows(base, {"id": [2], "v": [20.0], "s": ["x"]}, {}), ["id"]
-    )
-    manifests.commit(
-        created,
-        writer_epoch=1,
-        current_generation=2,
-        replay_after_wal_entry_position=1,
-        wal_entry_position_last_seen=1,
-        flushed_generations=(one,),
-    )
-    tail = native.rows(base, {"id": [2, 7], "v": [21.0, 70.0], "s": ["y", "n"]}, {"id": [3]})
-    batches = tail.combine_chunks().to_batches()
-    first = encode_entry(batches[0].slice(0, 0), writer_epoch=1, generation=1)
-    assert wal.append(1, first).landed
-    assert wal.append(2, encode_fence(writer_epoch=1)).landed
-    third = encode_entry(batches[0], writer_epoch=1, generation=2, batch_id="q:7")
-    assert wal.append(3, third).landed
-
-    with base.mem_wal_writer(str(REGION)) as writer:
-        table = writer.lsm_scanner().to_table().sort_by("id")
-        assert table.to_pylist() == [
-            {"id": 1, "v": 1.0, "s": "a"},
-            {"id": 2, "v": 21.0, "s": "y"},
-            {"id": 4, "v": 4.0, "s": "d"},
-            {"id": 7, "v": 70.0, "s": "n"},
-        ]
-    after = manifests.latest()
-    assert after.writer_epoch == 2
-    assert after.region_spec_id == 1
-
-
-def test_we_read_native_manifests_entries_and_fences(tmp_path: Path) -> None:
-    base = make_base(tmp_path / "t")
-    with base.mem_wal_writer(str(REGION)) as writer:
-        writer.put(pa.table({"id": [1, 5], "v": [10.0, 50.0], "s": ["q", None]}, SCHEMA))
-        writer.delete(pa.table({"id": [2]}, pa.schema([SCHEMA.field(0)])))
-    store = open_store(tmp_path / "t")
-    manifest = RegionManifests(store, REGION).latest()
-    assert (manifest.region_id, manifest.version, manifest.writer_epoch) == (REGION, 2, 1)
-    assert (manifest.current_generation, manifest.region_spec_id) == (2, 1)
-    assert manifest.status is RegionStatus.ACTIVE
-    assert manifest.region_values is None
-    (flushed,) = manifest.flushed_generations
-    assert (flushed.generation, flushed.rows) == (1, 3)
-    assert paths.parse_generation_name(flushed.path) == 1
-    wal = Wal(store, REGION)
-    entries = list(wal.entries(1))
-    data = [one for one in entries if not one.is_fence]
-    assert [one.generation for one in data] == [1] * len(data)
-    seen = pa.Table.from_batches([one.batch for one in data if one.batch is not None])
-    assert seen["id"].to_pylist() == [1, 5, 2]
-    assert seen["_tombstone"].to_pylist() == [False, False, True]
-    assert seen.column_names[-1] == "_tombstone"
-
-    with base.mem_wal_writer(str(REGION)):
-        pass
-    fences = [one for one in wal.entries(1) if one.is_fence]
-    assert fences and fences[-1].writer_epoch == 2
 
 
 def test_a_generation_carries_the_field_ids_of_a_base_that_changed(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -21,30 +22,6 @@ from tests.model.process import Process, as_another_process
 from tests.model.racing import contest
 
 HOUR = timedelta(hours=1)
-
-
-def test_a_checkpoint_holds_flushed_merged_and_unflushed_rows(tmp_path: Path) -> None:
-    table = create(tmp_path, regions=2)
-    flush(table, rows(0, 9, 1))
-    merge_all(table)
-    flush(table, rows(5, 14, 2))
-    with table.writer() as writer:
-        writer.upsert(rows(10, 19, 3))
-        writer.delete([0, 12])
-        expected = values(table)
-        table.checkpoint("then")
-        writer.upsert(rows(0, 30, 4))
-        writer.flush()
-    merge_all(table)
-    flush(table, rows(0, 30, 5))
-    collect(table, after=1, versions_older_than=NOW)
-    held = mw.open_table(table.uri, checkpoint="then")
-    assert values(held) == expected
-    assert held.get([0, 6, 19]).to_pylist() == [{"id": 6, "val": 2}, {"id": 19, "val": 3}]
-    assert held.scan(filter="id = 13").read_all().to_pylist() == [{"id": 13, "val": 3}]
-    assert values(table) == dict.fromkeys(range(31), 5)
-    with pytest.raises(mw.InvalidCallError, match="reads version"):
-        held.writer()
 
 
 def test_the_rows_of_buffered_writers_of_this_process_are_in_it(tmp_path: Path) -> None:
@@ -338,3 +315,19 @@ def test_only_one_way_into_the_past_may_be_named(tmp_path: Path, ways: dict[str,
     table = create(tmp_path)
     with pytest.raises(mw.InvalidCallError, match="give one of version, timestamp"):
         mw.open_table(table.uri, **ways)
+
+
+@each("name", ["ü ñ", "a%20b", "a#b", "a?b", "a[b]", "a\\b", "日本"])
+def test_nothing_appears_beside_a_folder_whose_name_uris_encode(tmp_path: Path, name: str) -> None:
+    table = mw.create_table(tmp_path / name, SCHEMA, "id")
+    with table.writer() as writer:
+        writer.upsert(rows(1, 1, 1))
+    table.checkpoint("before")
+    table.tags.create("opening", table.snapshot_regions())
+    assert list(table.tags) == ["opening"]
+    assert mw.open_table(table.uri, version="opening").count_rows() == 0
+    assert mw.open_table(table.uri, checkpoint="before").count_rows() == 1
+    table.tags.delete("opening")
+    table.drop_checkpoint("before")
+    assert list(table.tags) == []
+    assert os.listdir(tmp_path) == [name]

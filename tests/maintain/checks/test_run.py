@@ -23,7 +23,7 @@ from exec_nodes.keys.bloom import BloomFilter
 from memwal_sql.maintain.checks.findings import FINDINGS, Severity
 from memwal_sql.maintain.checks.keys import KeysInMemory
 from memwal_sql.storage import paths
-from memwal_sql.storage.base.memwal_index import commit_details, read_details
+from memwal_sql.storage.base.memwal_index import commit_details
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.records.gc_watermarks import Watermark, raise_watermarks
@@ -35,7 +35,7 @@ from tests.each import each
 from tests.interop.native import create_native, native_writer
 from tests.maintain.life import NOW, SCHEMA, collect, create, flush, merge_all, rows, values
 from tests.model.folder_state import folder_state
-from tests.model.merging import manifests
+from tests.model.merging import details_of, manifests
 from tests.model.writing import flush_rows
 from tests.soak import IS_SOAK, usual
 
@@ -111,9 +111,7 @@ class Site:
 
     def details(self, **changes: Any) -> None:
         dataset = lance.dataset(self.uri)
-        found = read_details(self.store, dataset)
-        assert found is not None
-        commit_details(dataset, replace(found.details, **changes))
+        commit_details(dataset, replace(details_of(self.uri, dataset), **changes))
 
     def put_entry(self, data: bytes) -> None:
         wal = Wal(self.store, self.region)

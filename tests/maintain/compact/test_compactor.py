@@ -21,12 +21,11 @@ from memwal_sql.maintain.compact import compactor
 from memwal_sql.maintain.index_builder import covers_everything
 from memwal_sql.maintain.lease import Patience
 from memwal_sql.maintain.progress import Progress
-from memwal_sql.storage.base.memwal_index import IndexDetails, read_details
 from memwal_sql.storage.base.merge_token import regions_in
-from memwal_sql.storage.objects.open import open_store
 from tests.maintain.merging_tables import in_base, make_table, progress_of, rows_of
 from tests.maintain.merging_tables import write_generations as write
 from tests.maintain.test_concurrent_mergers import Sleeper
+from tests.model.merging import details_of
 from tests.model.waiting import reached
 from tests.soak import usual
 
@@ -102,12 +101,6 @@ def _answers(uri: str) -> list[Any]:
     return [*found, [(row["id"], row["_distance"]) for row in rows]]
 
 
-def _details(uri: str) -> IndexDetails:
-    found = read_details(open_store(uri), lance.dataset(uri))
-    assert found is not None
-    return found.details
-
-
 def _numbers(uri: str) -> list[int]:
     return [one.fragment_id for one in lance.dataset(uri).get_fragments()]
 
@@ -115,8 +108,8 @@ def _numbers(uri: str) -> list[int]:
 @pytest.mark.parametrize("stable", [False, True], ids=["addresses", "stable row ids"])
 def test_every_kind_of_index_answers_as_before(tmp_path: Path, stable: bool) -> None:
     table = _indexed(tmp_path, stable=stable)
-    before, progress = _answers(table.uri), _details(table.uri).merged_generations
-    recorded = _details(table.uri).inline_snapshots
+    before, progress = _answers(table.uri), details_of(table.uri).merged_generations
+    recorded = details_of(table.uri).inline_snapshots
     told: list[Progress] = []
     assert table.compact(dry_run=True) == len(_numbers(table.uri)) == 6
     assert table.compact(told.append) == 6
@@ -124,7 +117,7 @@ def test_every_kind_of_index_answers_as_before(tmp_path: Path, stable: bool) -> 
     assert (told[-1].done, told[-1].total) == (6, 6)
     assert _answers(table.uri) == before
     assert all(one.num_deletions == 0 for one in lance.dataset(table.uri).get_fragments())
-    details, dataset = _details(table.uri), lance.dataset(table.uri)
+    details, dataset = details_of(table.uri), lance.dataset(table.uri)
     assert details.merged_generations == progress and details.inline_snapshots == recorded
     indexes = [one for one in dataset.describe_indices() if not one.name.startswith("__")]
     assert len(indexes) == len(INDEXES) + 1
@@ -228,7 +221,7 @@ def test_regions_whose_record_is_a_file_are_recorded_again(tmp_path: Path) -> No
     table.snapshot_regions()
     rows = rows_of(table)
     assert table.compact() == 2
-    assert _details(table.uri).num_regions == 102
+    assert details_of(table.uri).num_regions == 102
     assert rows_of(mw.open_table(table.uri, version=lance.dataset(table.uri).version)) == rows
     assert rows_of(mw.open_table(table.uri), "eventual") == rows
 

@@ -18,7 +18,7 @@ from memwal_sql.maintain.gc.collector import collect_garbage
 from memwal_sql.maintain.gc.rules import KEPT_MANIFESTS
 from memwal_sql.storage import paths
 from memwal_sql.storage.base import versions
-from memwal_sql.storage.base.memwal_index import commit_details, read_details
+from memwal_sql.storage.base.memwal_index import commit_details
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.records.gc_watermarks import read_watermarks
@@ -37,7 +37,7 @@ from tests.maintain.life import (
     values,
 )
 from tests.model.folder_state import folder_state
-from tests.model.merging import manifests, merge_one
+from tests.model.merging import details_of, manifests, merge_one
 from tests.model.process import as_another_process
 from tests.write.hooked_store import Call, HookedStore
 
@@ -177,14 +177,11 @@ def test_generations_wait_for_the_maintained_indexes(tmp_path: Path) -> None:
     merge_all(table)
     dataset = lance.dataset(table.uri)
     dataset.create_scalar_index("val", "BTREE", name="val_idx")
-    found = read_details(open_store(table.uri), dataset)
-    assert found is not None
+    details = details_of(table.uri, dataset)
     region = manifest(table).region_id
     commit_details(
         dataset,
-        replace(
-            found.details, maintained_indexes=("val_idx",), index_catchup={"val_idx": {region: 1}}
-        ),
+        replace(details, maintained_indexes=("val_idx",), index_catchup={"val_idx": {region: 1}}),
     )
     flush(table, rows(500, 600, 2))
     merge_all(table)
@@ -246,10 +243,9 @@ def test_progress_that_an_index_commit_erased_is_waited_for(tmp_path: Path) -> N
     region = manifest(table).region_id
     merge_one(table.uri, region, ["id"])
     old = lance.dataset(table.uri)
-    found = read_details(open_store(table.uri), old)
-    assert found is not None
+    details = details_of(table.uri, old)
     merge_one(table.uri, region, ["id"])
-    commit_details(old, found.details)  # Lance takes it, and generation 2 looks unmerged
+    commit_details(old, details)  # Lance takes it, and generation 2 looks unmerged
     assert "generation" not in kinds(collect(table))
     assert values(table) == dict.fromkeys(range(6), 2)
     merge_one(table.uri, region, ["id"])

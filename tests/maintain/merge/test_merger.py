@@ -14,7 +14,6 @@ import memwal_sql as mw
 from memwal_sql.errors import ConflictError
 from memwal_sql.maintain.merge import commit as passes
 from memwal_sql.maintain.progress import Progress
-from memwal_sql.storage.base.memwal_index import read_details
 from memwal_sql.storage.base.merge_token import LAST_PASS, pass_shard, token
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.paths import generation_folder
@@ -30,7 +29,7 @@ from tests.maintain.merging_tables import (
     rows_of,
     write_generations,
 )
-from tests.model.merging import manifests
+from tests.model.merging import manifests, merged_generations
 from tests.model.writing import merge_rows
 
 
@@ -55,9 +54,7 @@ def test_every_commit_carries_a_token(tmp_path: Path) -> None:
         table = make_table(tmp_path / str(deletes), [({1: 1, 2: 2}, []), ({2: 3}, deletes)])
         (region,) = manifests(table.uri)
         table.merge()
-        found = read_details(open_store(table.uri), lance.dataset(table.uri))
-        assert found is not None
-        marks = found.details.merged_generations
+        marks = merged_generations(table.uri)
         first = 2 if deletes else 1  # without tombstones both are merged together
         assert marks == {region: 2, pass_shard(region): token(first, LAST_PASS)}
         rows = pa.table({"id": [99], "val": [0]}, lance.dataset(table.uri).schema)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -25,7 +24,7 @@ from memwal_sql.storage.retries import with_retries
 from memwal_sql.storage.wal.log import Wal
 from memwal_sql.write.wal_writer import WalWriter
 from tests.each import each
-from tests.model.s3 import Application, Requests, s3_server
+from tests.model.s3 import Requests, s3_server
 
 pytestmark = pytest.mark.slow
 
@@ -240,38 +239,3 @@ def test_calls_of_a_table_end_at_it_and_go_on_afterwards(
             call()
     found = mw.open_table(uri, storage_options=options).scan().read_all()
     assert found.sort_by("id").to_pydict() == {"id": [1, 2, 4], "v": [1, 2, 4]}
-
-
-class _Refusing:
-    """A server that refuses everything from some moment on."""
-
-    def __init__(self) -> None:
-        self.refuses = False
-
-    def around(self, inner: Application) -> Application:
-        """For `s3_server`."""
-
-        def application(environment: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
-            if not self.refuses:
-                return inner(environment, start)
-            start("503 Service Unavailable", [("Content-Length", "0")])
-            return [b""]
-
-        return application
-
-
-def test_the_storage_options_bound_requests_of_lance_and_ours(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Ten attempts, the default, would take half a minute and more."""
-    server = _Refusing()
-    with s3_server("refusing", around=server.around) as options:
-        bounded = {**options, "client_retry_timeout": "1"}
-        table = mw.create_table("s3://refusing/t", SCHEMA, "id", storage_options=bounded)
-        server.refuses = True
-        store = open_store("s3://refusing/t", bounded)
-        for call in (lambda: store.get("a"), lambda: mw.open_table(table.uri, None, bounded)):
-            start = time.monotonic()
-            with pytest.raises(StoreUnavailableError, match="again"):
-                call()
-            assert time.monotonic() - start < 20

@@ -88,6 +88,10 @@ def test_a_setting_of_the_client_is_the_same_in_every_spelling(scheme: str) -> N
         store = open_store(f"{scheme}://place/t", {**NEEDED.get(scheme, {}), spelt: "true"})
         assert isinstance(store, RemoteStore)
         assert dict(store._options.client) == {"allow_http": "true"}
+    retries = {"client_max_retries": "3", "client_retry_timeout": "9s"}
+    found = open_store(f"{scheme}://place/t", {**NEEDED.get(scheme, {}), **retries})
+    assert isinstance(found, RemoteStore)
+    assert (found._options.max_retries, found._options.retry_timeout_seconds) == (3, 9)
 
 
 def test_the_prefix_of_another_cloud_is_not_passed_over() -> None:
