@@ -208,15 +208,6 @@ def test_a_full_wal_is_flushed_and_its_marks_survive(table: Table) -> None:
     assert values(table) == expected
 
 
-def test_plain_writers_carry_the_marks_of_what_they_flush(table: Table) -> None:
-    table.publisher().publish([stage(table, keys(0, 30, "a"))], BatchMark("q", 0))
-    flush_rows(table, keys(0, 30, "b"))
-    for note in Path(table.uri).glob("_memwal_sql/batches/q/*"):
-        note.unlink()
-    table.publisher().publish([stage(table, keys(0, 30, "a"))], BatchMark("q", 0))
-    assert values(table) == dict.fromkeys(range(30), "b")
-
-
 @pytest.mark.parametrize("limits", [SMALL, LARGE])
 def test_the_same_key_from_two_tasks(table: Table, limits: StageLimits) -> None:
     publisher = table.publisher()
