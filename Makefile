@@ -26,7 +26,7 @@ EXTRA_REQUIREMENTS := import sys, tomllib; \
 REQUIREMENTS := import tomllib; \
   project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
   extras = project["optional-dependencies"]; \
-  print(*project["dependencies"], *extras["dev"], *extras["spark"], sep="\n")
+  print(*project["dependencies"], *extras["dev"], *extras["otel"], *extras["spark"], sep="\n")
 
 DOCS_VENV ?= .venv-docs
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import pyarrow.compute as pc
 import typer
 
+from memwal_sql.cli.metrics import serve_metrics
 from memwal_sql.cli.options import (
     Output,
     OutputOption,
@@ -174,10 +175,16 @@ def run(
     version_seconds: Annotated[
         float, typer.Option(min=0, help="Clean up base versions older than this, too; inf: never.")
     ] = _TRIGGERS.version_seconds,
+    metrics: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Serve metrics to Prometheus; :9100 on any host."),
+    ] = None,
     options: StorageOptions = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Do all jobs in a loop, each when there is enough to do for it. It deletes garbage."""
+    if metrics is not None:
+        serve_metrics(metrics)
     table = opened(uri, options)
     triggers = Triggers(
         flush_seconds=flush_seconds,

@@ -23,6 +23,7 @@ from memwal_sql.errors import InvalidCallError, MemWalError, RetryError, Unsuppo
 from memwal_sql.life_log import life_log
 from memwal_sql.maintain.progress import Report, report_nothing
 from memwal_sql.maintain.unflushed import UnflushedLog
+from memwal_sql.telemetry import JOB_SECONDS, WAITING_GENERATIONS
 from planner.model import Snapshot
 
 _log = life_log(__name__)
@@ -316,12 +317,17 @@ class _Loop:
         self._last[job] = self._clock()
         self._in_vain[job] = 0 if did_work else self._in_vain.get(job, 0) + 1
         self.is_idle &= not did_work
-        return JobRun(job, outcome, self._clock() - start)
+        return self._recorded_run(JobRun(job, outcome, self._clock() - start))
 
     def _failed(self, job: str, error: MemWalError, start: float) -> JobRun:
         self.is_idle = False
         _log.warning("%s: the job %s failed: %s", self._table.uri, job, type(error).__name__)
-        return JobRun(job, str(error), self._clock() - start, error)
+        return self._recorded_run(JobRun(job, str(error), self._clock() - start, error))
+
+    def _recorded_run(self, run: JobRun) -> JobRun:
+        error = "" if run.error is None else type(run.error).__name__
+        JOB_SECONDS(run.seconds, {"table": self._table.uri, "job": run.job, "error": error})
+        return run
 
     def _find_silent(self) -> None:
         """Look for regions whose writers are silent: that a log stays as it is shows in two looks,
@@ -399,6 +405,7 @@ class _Loop:
             for region in snapshot.regions
             for source in region.sources
         )
+        WAITING_GENERATIONS(len(flushed), {"table": self._table.uri})
         now = self._clock()
         if flushed or self._waiting_since:
             self.is_idle = False

@@ -23,6 +23,7 @@ from memwal_sql.storage.records.transactions import (
     free_id,
     utc_now,
 )
+from memwal_sql.telemetry import CONFLICTS
 from memwal_sql.transaction.begin import Joined
 from memwal_sql.write.conditional.recent import Cut
 from memwal_sql.write.coordinator import AtomicWrite, Description, Participant
@@ -198,6 +199,7 @@ class Commit:
     def _written(
         self, joined: Joined, region: UUID, expected: int | None, position: int | None
     ) -> ConflictError:
+        CONFLICTS(1)
         return ConflictError(
             f"region {region} of {joined.table.uri} was written or claimed by others since the "
             "transaction began: nothing was written, run it again",
@@ -214,6 +216,7 @@ class Commit:
         lost = region.recent.written(cut, frozenset(key_values(keys.columns)))
         if not lost and not (stays and region.recent.moved(cut)):
             return
+        CONFLICTS(1)
         shown = f"the keys {sorted(map(repr, lost))[:_SHOWN_KEYS]}" if lost else "rows"
         raise ConflictError(
             f"others wrote {shown} of region {region.region_id} of {table} since the transaction "

@@ -11,6 +11,7 @@ from threading import RLock
 from exec_nodes.base.threads import Changes
 from memwal_sql.errors import BackPressureError
 from memwal_sql.storage.deadlines import check_deadline, remaining
+from memwal_sql.telemetry import BACK_PRESSURE_SECONDS, UNFLUSHED_BYTES, timed
 
 # Seconds after which a waiting write asks again for a flush.
 _ASK_AGAIN_SECONDS = 0.2
@@ -39,12 +40,14 @@ class MemoryBudget:
         """Count bytes that were written; never waits, as the rows are in the WAL already."""
         with self._lock:
             self._used += size
+        UNFLUSHED_BYTES(size)
 
     def release(self, size: int) -> None:
         """Stop counting bytes that were flushed."""
         with self._lock:
             self._used -= size
             self._freed.tell()
+        UNFLUSHED_BYTES(-size)
 
     @contextmanager
     def copy(self, size: int) -> Iterator[None]:
@@ -62,7 +65,7 @@ class MemoryBudget:
         while True:
             with self._lock:
                 if self._fits(size):
-                    self._used += size
+                    self.add(size)
                     return
             self.wait_for_room(size, relieve)
 
@@ -74,6 +77,10 @@ class MemoryBudget:
         check_deadline(_NOT_WRITTEN)
         if self._fits(size):
             return
+        with timed(BACK_PRESSURE_SECONDS):
+            self._wait(size, relieve)
+
+    def _wait(self, size: int, relieve: Callable[[], None]) -> None:
         deadline = self._clock() + self._timeout_s
         while True:
             relieve()

@@ -35,6 +35,7 @@ from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
 from memwal_sql.storage.region.progress import check_progress
 from memwal_sql.storage.region.versions import ManifestChanges, RegionManifests
 from memwal_sql.storage.retries import with_retries
+from memwal_sql.telemetry import FLUSH_SECONDS, FLUSHED_ROWS, timed
 from memwal_sql.write.claim import RegionClaim, fenced
 
 _log = life_log(__name__)
@@ -153,7 +154,8 @@ class RegionFlusher:
                 return
             flush.begun = True
         try:
-            flush.written = self._write_and_check(flush.memtable)
+            with timed(FLUSH_SECONDS):
+                flush.written = self._write_and_check(flush.memtable)
             with self._commit_lock:
                 while (ready := self._next_written()) is not None:
                     self._commit(*ready)
@@ -321,6 +323,7 @@ def commit_flush(
             "its folder from a copy, or write to the new table with a new writer"
         ) from error
     for generation in flushed:
+        FLUSHED_ROWS(generation.rows or 0)
         _log.info(
             "flushed generation %d of region %s: %s rows",
             generation.generation,

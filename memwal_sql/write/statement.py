@@ -34,6 +34,7 @@ from memwal_sql.errors import (
 )
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.records.transactions import MOST_PARTS
+from memwal_sql.telemetry import CONFLICTS
 from memwal_sql.write.commit_queue import PendingWrite
 from memwal_sql.write.conditional.recent import Cut
 from memwal_sql.write.conditional.resolve import Compute, Resolved, among, key_names
@@ -299,6 +300,7 @@ def check_isolation(isolation: str) -> None:
 
 def _conflict(keys: pa.RecordBatch) -> ConflictError:
     """The error for keys that others wrote each time."""
+    CONFLICTS(1)
     if not keys.num_rows:
         return ConflictError(
             f"others wrote what this statement had read {_ATTEMPTS} times: nothing was written, "

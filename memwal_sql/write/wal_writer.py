@@ -16,6 +16,7 @@ from memwal_sql.errors import (
 from memwal_sql.storage.deadlines import unbounded
 from memwal_sql.storage.records.intent import Intent
 from memwal_sql.storage.wal.log import Wal, encode_entry, encode_fence
+from memwal_sql.telemetry import WRITTEN_ROWS
 from memwal_sql.write.claim import fenced
 
 
@@ -112,6 +113,7 @@ class WalWriter:
                 ) from error
             self._next = position + 1
             if other is None:
+                WRITTEN_ROWS(batch.num_rows, self._wal.attributes)
                 return position
             if other.writer_epoch > self._epoch:
                 raise fenced(self._region_id, self._epoch, other.writer_epoch)

@@ -31,6 +31,7 @@ from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.paths import generation_uri
 from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
 from memwal_sql.storage.retries import over_conflicts
+from memwal_sql.telemetry import MERGED_GENERATIONS, MERGED_ROWS
 
 _log = life_log(__name__)
 
@@ -296,6 +297,8 @@ class Merger:
                 name = share.region.name
                 self._report(Progress("merge", name, written[place], total[place], "rows"))
         for share, rows in zip(work.shares, total, strict=True):
+            MERGED_ROWS(rows, {"table": self._context.uri})
+            MERGED_GENERATIONS(len(share.generations), {"table": self._context.uri})
             _log.info(
                 "merged generations %d to %d of region %s into %s: %d rows",
                 share.generations[0],

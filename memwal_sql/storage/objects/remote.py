@@ -36,6 +36,7 @@ from memwal_sql.storage.objects.protocol import (
     checked,
 )
 from memwal_sql.storage.retries import with_retries
+from memwal_sql.telemetry import REQUESTS
 
 _Result = TypeVar("_Result")
 
@@ -82,25 +83,25 @@ class RemoteStore:
         return f"RemoteStore({self.uri!r})"
 
     def get(self, path: str) -> bytes:
-        return self._read(path, lambda: bytes(obstore.get(self._store(), path).bytes()))
+        return self._read(path, lambda: bytes(obstore.get(self._store("get"), path).bytes()))
 
     def get_tail(self, path: str, length: int) -> Tail:
         def read() -> Tail:
-            result = obstore.get(self._store(), path, options={"range": {"suffix": length}})
+            result = obstore.get(self._store("get"), path, options={"range": {"suffix": length}})
             return Tail(bytes(result.bytes()), result.meta["size"], _stamp(result.meta))
 
         return self._read(path, read)
 
     def get_range(self, path: str, start: int, end: int) -> bytes:
         return self._read(
-            path, lambda: bytes(obstore.get_range(self._store(), path, start=start, end=end))
+            path, lambda: bytes(obstore.get_range(self._store("get"), path, start=start, end=end))
         )
 
     def put(self, path: str, data: Content) -> None:
         check_path(path)
         try:
             obstore.put(
-                self._store(),
+                self._store("put"),
                 path,
                 data,
                 use_multipart=len(data) > _PART_BYTES,
@@ -113,7 +114,7 @@ class RemoteStore:
     def put_if_absent(self, path: str, data: bytes) -> bool:
         check_path(path)
         try:
-            obstore.put(self._store(), path, data, mode="create", use_multipart=False)
+            obstore.put(self._store("put"), path, data, mode="create", use_multipart=False)
         except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
             return False
         except NotImplementedError as error:
@@ -141,7 +142,7 @@ class RemoteStore:
 
         def copy(path: str) -> None:
             try:
-                obstore.copy(self._store(), path, target + path.removeprefix(source))
+                obstore.copy(self._store("copy"), path, target + path.removeprefix(source))
             except _FAILURES as error:
                 raise self._failed(path, error) from None
 
@@ -155,14 +156,14 @@ class RemoteStore:
     def stamp(self, path: str) -> Hashable | None:
         """The store's tag, time and size: one HEAD request."""
         try:
-            meta = self._read(path, lambda: obstore.head(self._store(), path))
+            meta = self._read(path, lambda: obstore.head(self._store("head"), path))
         except NotFoundError:
             return None
         return _stamp(meta)
 
     def list(self, prefix: str) -> list[ObjectMeta]:
         def read() -> list[ObjectMeta]:
-            pages = obstore.list(self._store(), prefix)
+            pages = obstore.list(self._store("list"), prefix)
             return [
                 ObjectMeta(meta["path"], meta["size"], meta["last_modified"].timestamp())
                 for page in pages
@@ -173,7 +174,7 @@ class RemoteStore:
 
     def list_folders(self, prefix: str) -> Names:
         def read() -> list[str]:
-            listed = obstore.list_with_delimiter(self._store(), prefix)
+            listed = obstore.list_with_delimiter(self._store("list"), prefix)
             return [folder.rstrip("/").rpartition("/")[2] for folder in listed["common_prefixes"]]
 
         return self._read(prefix, read)
@@ -181,7 +182,7 @@ class RemoteStore:
     def delete(self, paths: Iterable[str]) -> None:
         for path in checked(paths):
             try:
-                _answered(path, partial(obstore.delete, self._store(), path))
+                _answered(path, partial(obstore.delete, self._store("delete"), path))
             except _GONE as error:
                 self._check_bucket(path, error)
             except _FAILURES as error:
@@ -192,7 +193,7 @@ class RemoteStore:
         if not targets:
             return
         try:
-            _answered(targets[0], lambda: obstore.delete(self._store(), targets))
+            _answered(targets[0], lambda: obstore.delete(self._store("delete"), targets))
         except _GONE:
             self.delete(targets)  # a store that deletes one by one stopped at one that had gone
         except _FAILURES as error:
@@ -212,9 +213,10 @@ class RemoteStore:
         except _FAILURES as error:
             raise self._failed(path, error) from None
 
-    def _store(self) -> Handle:
+    def _store(self, operation: str) -> Handle:
         """The handle, for the next request. Raises DeadlineExceededError."""
         check_deadline(self.uri)
+        REQUESTS(1, {"table": self.uri, "operation": operation})
         return self._handle
 
     def _open(self) -> Handle:

@@ -25,6 +25,7 @@ from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.records.transactions import TransactionRecord
 from memwal_sql.storage.records.verdicts import Verdicts
 from memwal_sql.storage.wal.entry import WalEntry, decode_entry, encode_entry, encode_fence
+from memwal_sql.telemetry import WAL_BYTES, WAL_SECONDS, timed
 
 __all__ = [
     "AppendOutcome",
@@ -74,6 +75,7 @@ class Wal:
         self._columns = columns
         self._verdicts = verdicts
         self._by_id: ByFieldId | None = None
+        self.attributes = {"table": store.uri}
 
     @property
     def remote(self) -> bool:
@@ -88,8 +90,10 @@ class Wal:
         Raises `OutcomeUnknownError` when nobody can say whether it landed (the writer is then
         poisoned), `StoreUnavailableError` when it did not.
         """
-        existing = settle_put(self._store, self.path(position), data)
+        with timed(WAL_SECONDS, self.attributes):
+            existing = settle_put(self._store, self.path(position), data)
         if existing is None:
+            WAL_BYTES(len(data), self.attributes)
             return AppendOutcome(None)
         return AppendOutcome(decode_entry(position, existing, self.path(position)))
 
