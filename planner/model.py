@@ -115,10 +115,3 @@ class Query:
     columns: tuple[str, ...]
     filters: tuple[Condition, ...] = ()
     limit: int | None = None
-
-
-def region_name(region_id: UUID, values: Mapping[str, object] | None) -> str:
-    """The name of a region in plans: `carrier=UA,bucket=3`, or 8 hex digits of the id."""
-    if not values:
-        return region_id.hex[:8]
-    return ",".join(f"{field_id}={value}" for field_id, value in values.items())

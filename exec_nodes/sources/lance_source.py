@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import lance
@@ -62,44 +63,22 @@ class TableShape(Protocol):
         """The key columns in key order."""
 
 
+@dataclass(kw_only=True, eq=False)
 class LanceSource(LanceVersion):
-    """Answers queries from one version. Made by `base` or `flushed`."""
+    """Answers queries from one version. Made by `base`, `flushed` or `share`.
 
-    def __init__(
-        self,
-        *,
-        identity: Hashable,
-        region: str,
-        generation: int,
-        info: TableShape,
-        resident: ResidentStore,
-        open_dataset: Callable[[], Any],
-        place: str,
-        bloom: Callable[[], bytes] | None = None,
-        bloom_checksum: int | None = None,
-        fragments: frozenset[int] | None = None,
-        whole: LanceSource | None = None,
-        read_file: ReadFile | None = None,
-        version: int | None = None,
-        copy: LocalCopy | None = None,
-    ) -> None:
-        super().__init__(
-            identity=identity,
-            name=BASE_NAME if generation == BASE_GENERATION else _name(region, generation),
-            place=place,
-            resident=resident,
-            open_dataset=open_dataset,
-            version=version,
-            fragments=fragments,
-            read_file=read_file,
-            copy=copy,
-        )
-        self.region = region
-        self.generation = generation
-        self._info = info
-        self._bloom = bloom
-        self._bloom_checksum = bloom_checksum
-        self._whole = whole
+    Attributes:
+        info: of the table.
+        bloom: reads the bloom filter of a generation, whose CRC-32 is `bloom_checksum` if known.
+        whole: the version that this is a share of.
+    """
+
+    region: str
+    generation: int
+    info: TableShape
+    bloom: Callable[[], bytes] | None = None
+    bloom_checksum: int | None = None
+    whole: LanceSource | None = None
 
     @classmethod
     def base(
@@ -123,11 +102,12 @@ class LanceSource(LanceVersion):
 
         return cls(
             identity=("base", dataset.uri, etag),
+            name=BASE_NAME,
             place=dataset.uri,
             region="",
             generation=BASE_GENERATION,
             info=info,
-            resident=resident,
+            store=resident,
             open_dataset=open_dataset,
             read_file=read_file if copy is None else copy.read,
             version=dataset.version,
@@ -158,7 +138,7 @@ class LanceSource(LanceVersion):
         count. `rows` is as in `open_generation`. Reading raises SourceGoneError when the folder is
         gone, CorruptFileError when it is damaged.
         """
-        name = _name(region, generation)
+        name = f"region_{region}[gen={generation}]"
 
         def open_dataset() -> Any:
             path = None if copy is None else copy.path
@@ -170,12 +150,13 @@ class LanceSource(LanceVersion):
 
         return cls(
             identity=("generation", uri, None if names is None else names.tag),
+            name=name,
+            place=uri,
             region=region,
             generation=generation,
             info=info,
-            resident=resident,
+            store=resident,
             open_dataset=open_dataset,
-            place=uri,
             bloom=bloom,
             bloom_checksum=bloom_checksum,
             copy=copy,
@@ -183,19 +164,12 @@ class LanceSource(LanceVersion):
 
     def share(self, fragments: frozenset[int]) -> LanceSource:
         """The rows of some fragments, to be scanned and counted; row addresses stay the same."""
-        return LanceSource(
+        return replace(
+            self,
             identity=(self.identity, fragments),
-            place=self.place,
-            region=self.region,
-            generation=self.generation,
-            info=self._info,
-            resident=self._resident,
             open_dataset=lambda: self.dataset,
-            fragments=fragments,
+            only=fragments,
             whole=self,
-            read_file=self._read_file,
-            version=self.version,
-            copy=self._copy,
         )
 
     @property
@@ -204,13 +178,13 @@ class LanceSource(LanceVersion):
 
     @property
     def keys_at_hand(self) -> bool:
-        small = self._is_small([*self._info.primary_key, *self._tombstone])
-        return small or self._resident.get(self._keys_key) is not None
+        small = self._is_small([*self.info.primary_key, *self._tombstone])
+        return small or self.store.get(self._keys_key) is not None
 
     def open(self, columns: Sequence[str] = ()) -> None:
         """See `Source.open`. What is kept decoded is read at once with the keys."""
         _ = self.rows, self.parts
-        names = list(dict.fromkeys([*self._info.primary_key, *self._tombstone, *columns]))
+        names = list(dict.fromkeys([*self.info.primary_key, *self._tombstone, *columns]))
         if self._is_small(names):
             with lance_errors(self.name, self.place):
                 self._decoded(names)
@@ -242,9 +216,9 @@ class LanceSource(LanceVersion):
                     return
                 if not self._finds(filters):
                     self._rows.filtered(self.parts, self._schema_of(names))
-            whole = self.parts == 1 and self._fragments is None
+            whole = self.parts == 1 and self.only is None
             some = None if whole else fragments
-            yield from scan_dataset(self.dataset, schema, filters, limit, some, self._info.schema)
+            yield from scan_dataset(self.dataset, schema, filters, limit, some, self.info.schema)
 
     def resident(
         self,
@@ -270,7 +244,7 @@ class LanceSource(LanceVersion):
     ) -> list[tuple[pa.Table, RowAddresses]] | None:
         """The rows of a part whose keys are within a short span, if keys and columns are in
         memory."""
-        if self._fragments is not None or not self._kept.ids.keys() >= set(self._info.primary_key):
+        if self.only is not None or not self._kept.ids.keys() >= set(self.info.primary_key):
             return None
         rows = self._lookups.within(*span)
         if rows is None:
@@ -313,26 +287,26 @@ class LanceSource(LanceVersion):
             yield from scan_table(table, some, columns, filters, limit)
 
     def keys(self) -> SourceKeys:
-        return self._resident.compute(self._keys_key, self._read_keys, lambda keys: keys.nbytes)
+        return self.store.compute(self._keys_key, self._read_keys, lambda keys: keys.nbytes)
 
     def rows_of(self, keys: KeyColumn) -> RowAddresses | None:
         """See `Source.rows_of`: by the only key column, if it is of integers."""
-        names = self._info.primary_key
-        if len(names) > 1 or self._fragments is not None or not self._kept.ids.keys() >= set(names):
+        names = self.info.primary_key
+        if len(names) > 1 or self.only is not None or not self._kept.ids.keys() >= set(names):
             return None
         with lance_errors(self.name, self.place):
             return self._lookups.find_all(keys)
 
     def might_contain(self, keys: KeyBatch) -> npt.NDArray[np.bool_]:
-        if self._bloom is None:
+        if self.bloom is None:
             return np.ones(len(keys), np.bool_)
         key = Key("bloom filter", (self.identity,))
-        bloom: BloomFilter | None = self._resident.get(key)
+        bloom: BloomFilter | None = self.store.get(key)
         if bloom is None:
-            read, checksum = self._bloom, self._bloom_checksum
+            read, checksum = self.bloom, self.bloom_checksum
             path = f"{self.place}/bloom_filter.bin"
             with lance_errors(self.name, self.place):
-                bloom = self._resident.compute(
+                bloom = self.store.compute(
                     key,
                     lambda: BloomFilter(read(), path, checksum),
                     lambda loaded: len(loaded.data),
@@ -340,7 +314,7 @@ class LanceSource(LanceVersion):
         return bloom_hits(bloom, keys)
 
     def last(self, key: KeyBatch, columns: Sequence[str]) -> tuple[pa.Table, bool] | None:
-        if self._bloom is not None and not self.might_contain(key)[0]:
+        if self.bloom is not None and not self.might_contain(key)[0]:
             return None
         names, row = [*columns, *self._tombstone], None
         if columns and not self._is_small(names):
@@ -356,7 +330,7 @@ class LanceSource(LanceVersion):
     def _last_row(self, key: KeyBatch, names: Sequence[str]) -> pa.Table | None:
         """As `KeyLookups.rows_of`. The key is known: its column is read only if no other is
         requested."""
-        own = [name for name in names if name in self._info.primary_key]
+        own = [name for name in names if name in self.info.primary_key]
         others = [name for name in names if name not in own]
         row = self._lookups.rows_of(key, self._schema_of(others or names))
         if others and row is not None and row.num_rows:
@@ -386,8 +360,8 @@ class LanceSource(LanceVersion):
         return rows_taken.select([*columns, TOMBSTONE, KEY_POSITION])
 
     def rows_at(self, addresses: RowAddresses, columns: Sequence[str]) -> pa.Table:
-        if self._whole is not None:
-            return self._whole.rows_at(addresses, columns)
+        if self.whole is not None:
+            return self.whole.rows_at(addresses, columns)
         with lance_errors(self.name, self.place):
             if self._is_small(columns):
                 table, stored = self._decoded(columns)
@@ -402,13 +376,13 @@ class LanceSource(LanceVersion):
     def extend(self) -> None:
         """Extend resident columns and keys of other versions by the new fragments of this one."""
         with lance_errors(self.name, self.place):
-            self._kept.extend(self._info.schema)
-            if len(self._info.primary_key) == 1:
+            self._kept.extend(self.info.schema)
+            if len(self.info.primary_key) == 1:
                 self._lookups.extend()
 
     def field(self, name: str) -> pa.Field:
         """A column, as the table's schema has it."""
-        return self._info.schema.field(name)
+        return self.info.schema.field(name)
 
     def matching(self, filters: Sequence[Filter]) -> RowAddresses:
         batches = (b for part in range(self.parts) for b in self.scan((), filters, None, part))
@@ -416,7 +390,7 @@ class LanceSource(LanceVersion):
 
     @lazy_property
     def _lookups(self) -> KeyLookups:
-        key = self._info.primary_key[0]
+        key = self.info.primary_key[0]
         runs = self.runs("key places", self.field_id(key))
         return KeyLookups(self.field(key), runs, self.dataset, self._rows)
 
@@ -436,24 +410,24 @@ class LanceSource(LanceVersion):
 
     @lazy_property
     def _is_small_whole(self) -> bool:
-        return self._fits(self._info.schema.append(TOMBSTONE_FIELD))
+        return self._fits(self.info.schema.append(TOMBSTONE_FIELD))
 
     def _fits(self, schema: pa.Schema) -> bool:
         return self.rows * row_bytes(schema) <= Admission.small
 
     def _schema_of(self, names: Sequence[str]) -> pa.Schema:
-        schema = self._info.schema
+        schema = self.info.schema
         return pa.schema([TOMBSTONE_FIELD if n == TOMBSTONE else schema.field(n) for n in names])
 
     def _decoded(self, names: Sequence[str]) -> tuple[pa.Table, RowAddresses]:
-        return decoded_columns(self.identity, self.dataset, self._schema_of(names), self._resident)
+        return decoded_columns(self.identity, self.dataset, self._schema_of(names), self.store)
 
     @property
     def _keys_key(self) -> Key:
         return Key("keys", (self.identity,))
 
     def _read_keys(self) -> SourceKeys:
-        names = [*self._info.primary_key, *self._tombstone]
+        names = [*self.info.primary_key, *self._tombstone]
         with lance_errors(self.name, self.place):
             if self._is_small(names):
                 table, addresses = self._decoded(names)
@@ -464,8 +438,4 @@ class LanceSource(LanceVersion):
             deleted = table[TOMBSTONE].to_numpy()
         else:
             deleted = np.zeros(len(addresses), np.bool_)
-        return SourceKeys(table.select(self._info.primary_key), addresses, deleted)
-
-
-def _name(region: str, generation: int) -> str:
-    return f"region_{region}[gen={generation}]"
+        return SourceKeys(table.select(self.info.primary_key), addresses, deleted)

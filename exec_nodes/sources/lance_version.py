@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -37,6 +38,7 @@ class LocalCopy(Protocol):
         """A file in the version's folder, from wherever it is."""
 
 
+@dataclass(kw_only=True, eq=False)
 class LanceVersion:
     """An immutable version, or some of its fragments, which is opened when it is first read. Safe
     to use from several threads.
@@ -45,41 +47,30 @@ class LanceVersion:
         identity: differs from that of any other rows or columns.
         name: the name in plans and errors.
         place: the table's URI.
+        store: keeps what is resident of it.
         version: its number, for the base table.
+        only: the numbers of the fragments that are read; None for all.
+        read_file: gives the bytes of a file in the table's folder.
+        copy: what `open_dataset` opens where it can.
     """
 
-    def __init__(
-        self,
-        *,
-        identity: Hashable,
-        name: str,
-        place: str,
-        resident: ResidentStore,
-        open_dataset: Callable[[], Any],
-        version: int | None,
-        fragments: frozenset[int] | None,
-        read_file: ReadFile | None,
-        copy: LocalCopy | None = None,
-    ) -> None:
-        """`read_file` gives the bytes of a file in the table's folder; `copy` is what
-        `open_dataset` opens where it can."""
-        self.identity = identity
-        self.name = name
-        self.place = place
-        self.version = version
-        self._resident = resident
-        self._open = open_dataset
-        self._fragments = fragments
-        self._read_file = read_file
-        self._copy = copy
-        self._dataset: Any = None
-        self._runs: dict[Key, ResidentRuns[Any]] = {}
-        self._lock = threading.Lock()
+    identity: Hashable
+    name: str
+    place: str
+    store: ResidentStore
+    open_dataset: Callable[[], Any]
+    version: int | None = None
+    only: frozenset[int] | None = None
+    read_file: ReadFile | None = None
+    copy: LocalCopy | None = None
+    _dataset: Any = field(default=None, init=False)
+    _runs: dict[Key, ResidentRuns[Any]] = field(default_factory=dict, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     @property
     def fragments(self) -> list[Any] | None:
         """Lance's fragments that are read; None for all."""
-        if self._fragments is None:
+        if self.only is None:
             return None
         return [fragment for group in self._groups for fragment in group]
 
@@ -89,7 +80,7 @@ class LanceVersion:
         if self._dataset is None:
             with self._lock, lance_errors(self.name, self.place):
                 if self._dataset is None:
-                    self._dataset = self._open()
+                    self._dataset = self.open_dataset()
         return self._dataset
 
     def has_index(self, name: str) -> bool:
@@ -105,7 +96,7 @@ class LanceVersion:
     def is_lost(self) -> bool:
         """Whether its files are gone at the place where it was opened; then another handle must be
         made."""
-        return self._copy is not None and self._copy.is_gone
+        return self.copy is not None and self.copy.is_gone
 
     @lazy_property
     def _index_names(self) -> frozenset[str]:
@@ -130,7 +121,7 @@ class LanceVersion:
     @lazy_property
     def rows(self) -> int:
         """Rows held, without those in Lance's deletion vectors."""
-        if self._fragments is not None:
+        if self.only is not None:
             return sum(fragment.metadata.num_rows for group in self._groups for fragment in group)
         return int(self.dataset.count_rows())
 
@@ -145,17 +136,17 @@ class LanceVersion:
             pieces = [self._kept.addresses(fragment) for fragment in fragments]
         return np.concatenate([np.empty(0, np.uint64), *pieces])
 
-    def every_value(self, field: pa.Field, fragments: Sequence[Any]) -> Iterator[pa.Array]:
+    def every_value(self, column: pa.Field, fragments: Sequence[Any]) -> Iterator[pa.Array]:
         """A column of all rows of some fragments, deleted ones too."""
         with lance_errors(self.name, self.place):
-            yield from every_value(self.dataset, field, fragments)
+            yield from every_value(self.dataset, column, fragments)
 
     def runs(self, kind: str, detail: Hashable) -> ResidentRuns[Any]:
         """The resident artefacts of its fragments of one kind; `detail` tells which."""
         key = Key(kind, (self.place,), detail)
         runs = self._runs.get(key)
         if runs is None:
-            made = ResidentRuns[Any](self._resident, key, self.whole_fragments)
+            made = ResidentRuns[Any](self.store, key, self.whole_fragments)
             runs = self._runs.setdefault(key, made)
         return runs
 
@@ -168,14 +159,14 @@ class LanceVersion:
         if not self.dataset.has_stable_row_ids:
             return addresses
         key = Key("row ids", (self.identity,))
-        ids = self._resident.compute(key, lambda: RowIds(self.dataset), lambda ids: ids.nbytes)
+        ids = self.store.compute(key, lambda: RowIds(self.dataset), lambda ids: ids.nbytes)
         return ids.of(addresses)
 
     @lazy_property
     def _kept(self) -> FragmentColumns:
-        return FragmentColumns(self.place, self.dataset, self._resident, self._read_file)
+        return FragmentColumns(self.place, self.dataset, self.store, self.read_file)
 
     @lazy_property
     def _groups(self) -> list[list[Any]]:
         with lance_errors(self.name, self.place):
-            return fragment_groups(self.dataset, os.cpu_count() or 1, self._fragments)
+            return fragment_groups(self.dataset, os.cpu_count() or 1, self.only)

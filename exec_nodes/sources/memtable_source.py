@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +29,7 @@ from exec_nodes.sources.memory_scan import scan_table
 from exec_nodes.sources.source import SourceKeys, merged_addresses
 
 
+@dataclass(kw_only=True, eq=False)
 class MemTableSource:
     """The first `rows` rows of a MemTable (Specification 1, "MemTable").
 
@@ -36,32 +39,18 @@ class MemTableSource:
     later rows already, or not yet all of these.
     """
 
-    parts = 1
-    ready = True
-    keys_at_hand = True
-
-    def __init__(
-        self,
-        *,
-        identity: Hashable,
-        region: str,
-        generation: int,
-        primary_key: Sequence[str],
-        batches: Sequence[pa.RecordBatch],
-        rows: int,
-        index: KeyIndex,
-        schema: pa.Schema,
-        texts: ColumnTexts | None = None,
-    ) -> None:
-        self.identity = identity
-        self.region = region
-        self.generation = generation
-        self.primary_key = tuple(primary_key)
-        self.rows = rows
-        self._batches = tuple(batches)
-        self._index = index
-        self._schema = schema
-        self._texts = ColumnTexts() if texts is None else texts
+    identity: Hashable
+    region: str
+    generation: int
+    primary_key: Sequence[str]
+    batches: Sequence[pa.RecordBatch]
+    rows: int
+    index: KeyIndex
+    schema: pa.Schema
+    texts: ColumnTexts = field(default_factory=ColumnTexts)
+    parts: ClassVar[int] = 1
+    ready: ClassVar[bool] = True
+    keys_at_hand: ClassVar[bool] = True
 
     @property
     def name(self) -> str:
@@ -70,21 +59,11 @@ class MemTableSource:
     @lazy_property
     def nbytes(self) -> int:
         """Bytes of the rows, those appended since this snapshot included."""
-        return sum(batch.nbytes for batch in self._batches)
+        return sum(batch.nbytes for batch in self.batches)
 
     def first(self, rows: int) -> MemTableSource:
         """The first rows of these."""
-        return MemTableSource(
-            identity=self.identity,
-            region=self.region,
-            generation=self.generation,
-            primary_key=self.primary_key,
-            batches=self._batches,
-            rows=rows,
-            index=self._index,
-            schema=self._schema,
-            texts=self._texts,
-        )
+        return replace(self, rows=rows)
 
     def open(self, columns: Sequence[str] = ()) -> None:
         """Nothing to open."""
@@ -119,19 +98,19 @@ class MemTableSource:
 
     def might_contain(self, keys: KeyBatch) -> npt.NDArray[np.bool_]:
         """See `Source.might_contain`; exact."""
-        return self._index.last_of(keys, self.rows) >= 0
+        return self.index.last_of(keys, self.rows) >= 0
 
     def last(self, key: KeyBatch, columns: Sequence[str]) -> tuple[pa.Table, bool] | None:
-        position = self._index.last(key, self.rows)
+        position = self.index.last(key, self.rows)
         if position < 0:
             return None
         at = int(self._ends.searchsorted(position, side="right"))
-        row = self._batches[at].slice(position - (int(self._ends[at - 1]) if at else 0), 1)
+        row = self.batches[at].slice(position - (int(self._ends[at - 1]) if at else 0), 1)
         deleted = row.column(row.num_columns - 1)[0].as_py()
         return pa.Table.from_batches([row.select(columns)]), deleted
 
     def take(self, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
-        positions = self._index.last_of(keys, self.rows)
+        positions = self.index.last_of(keys, self.rows)
         present = np.flatnonzero(positions >= 0)
         # A key that is given twice is found at the same place.
         at, first = np.unique(positions[present], return_index=True)
@@ -161,19 +140,19 @@ class MemTableSource:
             chunks: list[pa.Array] = self._table[column].slice(start).chunks
             return chunks
 
-        return self._texts.view(column, analyzer, self.rows, texts)
+        return self.texts.view(column, analyzer, self.rows, texts)
 
     def tokenized(self, column: str, analyzer: Analyzer) -> bool:
         """Whether `text` has nothing to do any more."""
-        return self._texts.rows(column, analyzer) >= self.rows
+        return self.texts.rows(column, analyzer) >= self.rows
 
     @lazy_property
     def _ends(self) -> npt.NDArray[np.int64]:
-        return np.cumsum([batch.num_rows for batch in self._batches], dtype=np.int64)
+        return np.cumsum([batch.num_rows for batch in self.batches], dtype=np.int64)
 
     @lazy_property
     def _table(self) -> pa.Table:
-        return pa.Table.from_batches(self._batches, self._schema).slice(0, self.rows)
+        return pa.Table.from_batches(self.batches, self.schema).slice(0, self.rows)
 
     @lazy_property
     def _addresses(self) -> RowAddresses:
@@ -183,5 +162,5 @@ class MemTableSource:
     def _keys(self) -> SourceKeys:
         deleted = self._table[TOMBSTONE].to_numpy()
         keys = self._table.select(self.primary_key)
-        superseded = partial(self._index.superseded, self.rows)
+        superseded = partial(self.index.superseded, self.rows)
         return SourceKeys(keys, self._addresses, deleted, superseded)

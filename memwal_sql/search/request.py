@@ -116,7 +116,6 @@ class Search:
     """A search of one table.
 
     Attributes:
-        searched: the columns whose vectors or texts are ranked.
         added: the columns that it yields after the requested ones.
         counts_all: whether rows that the filters exclude matter too, for the statistics of scores:
             then no region may be left out of the snapshot.
@@ -124,7 +123,6 @@ class Search:
             and a snapshot; of a part of a table it takes the weights of the whole.
     """
 
-    searched: Columns
     added: pa.Schema
     counts_all: bool
     plan: SearchPlan
@@ -144,7 +142,7 @@ def vector_search(
         del weights  # a distance depends on one row alone
         return plan_vector_search(replace(vector_query, columns=columns, filters=filters), snapshot)
 
-    return Search((column,), added, False, plan)
+    return Search(added, False, plan)
 
 
 def full_text_search(
@@ -161,7 +159,7 @@ def full_text_search(
         query = replace(text_query, columns=columns, filters=filters, weights=weights)
         return plan_full_text_search(query, snapshot)
 
-    return Search(names, added, True, plan)
+    return Search(added, True, plan)
 
 
 def hybrid_search(
@@ -200,7 +198,7 @@ def hybrid_search(
         query = replace(hybrid_query, text=text, columns=columns, filters=filters)
         return plan_hybrid_search(query, snapshot)
 
-    return Search((vector_column, *names), added, True, plan)
+    return Search(added, True, plan)
 
 
 def _vector_query(

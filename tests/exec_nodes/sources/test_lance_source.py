@@ -176,7 +176,7 @@ def test_decoded_columns_stay_within_the_cache_bound(tmp_path: Path) -> None:
     cache = ResidentStore(max_bytes=40_000)
     for generation in range(1, 6):
         source = lance_generation(tmp_path, [(i, i) for i in range(500)], generation)
-        source._resident = cache
+        source.store = cache
         assert sum(b.num_rows for b in source.scan(["id", "val"], (), None)) == 500
     assert 0 < cache.nbytes <= 40_000
 
@@ -232,6 +232,6 @@ def test_a_generation_without_a_column_of_now_is_looked_into_all_the_same(
 ) -> None:
     within(Admission.set(small=-1))
     source = lance_generation(tmp_path, [(1, 3)], 1)
-    source._info = TableInfo(SCHEMA.append(pa.field("later", pa.int8())), ("id",))
+    source.info = TableInfo(SCHEMA.append(pa.field("later", pa.int8())), ("id",))
     row, deleted = source.last(keys(1), ["later", "val"]) or (None, None)
     assert row is not None and (row.to_pydict(), deleted) == ({"later": [None], "val": [3]}, False)
