@@ -5,8 +5,7 @@ Protocol rules 10 and 12; specification 1, "Region Expression".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,20 +13,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exec_nodes.base.errors import InvalidCallError, UnsupportedError
+from exec_nodes.base.errors import InvalidCallError
 from planner.regions.expression import check_expression, evaluate_expression, known_bucket
 from planner.regions.field import RegionField
-from planner.regions.hashing.native_bucket import native_bucket
 from planner.regions.spec import RegionSpec
 from planner.regions.transform import (
     DATE_PARTS,
     LANCE_BUCKETS,
     SOURCE_TYPES,
-    TRANSFORMS,
-    date_part,
+    evaluate_columns,
     num_buckets_of,
-    truncate,
-    width_of,
 )
 from planner.regions.values import type_name, type_of
 
@@ -82,38 +77,9 @@ def _source_type(
 
 
 def _result_type(field: RegionField, kinds: Sequence[pa.DataType]) -> pa.DataType:
-    match field.transform:
-        case "identity":
-            return kinds[0]
-        case "bucket" if field.native:
-            if num_buckets_of(field) > LANCE_BUCKETS:
-                raise _wrong(field, f"Lance has at most {LANCE_BUCKETS} buckets")
-            with _named(field):
-                return native_bucket(pa.array([], kinds[0]), 1).type
-        case "bucket" | "multi_bucket":
-            num_buckets_of(field)
-            return pa.int32()
-        case "year" | "month" | "day" | "hour":
-            with _named(field):
-                return date_part(field.transform, pa.array([], kinds[0])).type
-        case "truncate":
-            with _named(field):
-                truncate(pa.array([], kinds[0]), width_of(field))
-            return kinds[0]
-        case "unsharded":
-            return pa.int32()
-    raise UnsupportedError(
-        f"region field {field.field_id!r}: unknown transform {field.transform!r}; "
-        f"known are {', '.join(TRANSFORMS)}"
-    )
-
-
-@contextmanager
-def _named(field: RegionField) -> Iterator[None]:
-    try:
-        yield
-    except InvalidCallError as error:
-        raise _wrong(field, str(error)) from error
+    if field.transform == "bucket" and field.native and num_buckets_of(field) > LANCE_BUCKETS:
+        raise _wrong(field, f"Lance has at most {LANCE_BUCKETS} buckets")
+    return evaluate_columns(field, [pa.array([], kind) for kind in kinds], 0).type
 
 
 def _bound_expression(field: RegionField, sql: str, kinds: Sequence[pa.DataType]) -> RegionField:

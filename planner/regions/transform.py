@@ -36,8 +36,11 @@ def evaluate_field(field: RegionField, table: pa.Table) -> pa.Array:
 
 
 def evaluate_columns(field: RegionField, columns: Sequence[pa.Array], rows: int) -> pa.Array:
-    """As `evaluate_field`, from the source columns in order."""
-    result = _evaluate(field, columns, rows)
+    """As `evaluate_field`, from the source columns in order. Errors name the field."""
+    try:
+        result = _evaluate(field, columns, rows)
+    except InvalidCallError as error:
+        raise type(error)(f"region field {field.field_id!r}: {error}") from error
     if field.result_type and pa.types.is_null(result.type):
         return result.cast(type_of(field.result_type))
     return result
@@ -66,8 +69,8 @@ def _evaluate(field: RegionField, columns: Sequence[pa.Array], rows: int) -> pa.
         case "unsharded":
             return pa.array(np.zeros(rows, np.int32))
     raise UnsupportedError(
-        f"region field {field.field_id!r} has the unknown transform {field.transform!r}; "
-        f"known are {', '.join(TRANSFORMS)}; a newer version may know it"
+        f"unknown transform {field.transform!r}, which a newer version may know; known are "
+        f"{', '.join(TRANSFORMS)}"
     )
 
 
@@ -184,8 +187,8 @@ def _parameter(field: RegionField, name: str) -> int:
     text = field.parameters.get(name, "")
     if not (text.isascii() and text.isdigit() and 0 < int(text) < 2**31):
         raise InvalidCallError(
-            f"region field {field.field_id!r}: {name}={text!r} must be an integer "
-            "from 1 to 2147483647"
+            f"{name}={text!r} of region field {field.field_id!r} must be an integer from 1 to "
+            "2147483647"
         )
     return int(text)
 
