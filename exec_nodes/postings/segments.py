@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -20,79 +21,52 @@ from memwal_native import Postings
 ReadTexts = Callable[[RowAddresses], pa.Array]
 
 
-class TextPart(Protocol):
-    """Some documents of a source, numbered from 0 in an order of their own."""
+@dataclass(frozen=True, eq=False)
+class TextPart:
+    """Some documents of a source, numbered from 0 in an order of their own.
 
-    @property
-    def addresses(self) -> RowAddresses:
-        """The addresses, by document."""
+    Attributes:
+        addresses: by document.
+        lengths: by document.
+        shortest: the least length of a document with any token.
+        gone: for each document, whether the source has lost its row.
+        postings: a token's posting list; None if no document holds it.
+        near: see `TextIndex.near`; each token once.
+        nbytes: that the part alone keeps in memory.
+    """
 
-    @property
-    def lengths(self) -> Lengths:
-        """The lengths, by document."""
-
-    @property
-    def shortest(self) -> int:
-        """The least length of a document with any token."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that it alone keeps in memory."""
-
-    @property
-    def gone(self) -> Live:
-        """For each document, whether the source has lost its row."""
-
-    def postings(self, token: str) -> Postings | None:
-        """The token's posting list; None if no document holds it."""
-
-    def near(self, token: str, distance: int, prefix_length: int) -> Sequence[str]:
-        """See `TextIndex.near`; each once."""
+    addresses: RowAddresses
+    lengths: Lengths
+    shortest: int
+    gone: Live
+    postings: Callable[[str], Postings | None]
+    near: Callable[[str, int, int], Sequence[str]]
+    nbytes: int = 0
 
 
-class IndexedPart:
+def indexed_part(partition: LancePartition, addresses: RowAddresses, gone: Live) -> TextPart:
     """A partition of Lance's index, which is resident for all who read it."""
-
-    nbytes = 0
-
-    def __init__(self, partition: LancePartition, addresses: RowAddresses, gone: Live) -> None:
-        self.addresses = addresses
-        self.gone = gone
-        self.lengths = partition.lengths
-        self.shortest = partition.shortest
-        self.postings = partition.postings
-        self.near = partition.near
+    return TextPart(
+        addresses, partition.lengths, partition.shortest, gone, partition.postings, partition.near
+    )
 
 
-class MemoryPart:
-    """Rows that were tokenized here; the documents are the rows of `view`."""
+def memory_part(
+    view: TextView, addresses: RowAddresses, gone: Live | None = None, nbytes: int = 0
+) -> TextPart:
+    """Rows that were tokenized here; the documents are the rows of `view`. `nbytes` is the size of
+    `view`, unless something else keeps it in memory anyway."""
 
-    def __init__(
-        self,
-        view: TextView,
-        addresses: RowAddresses,
-        gone: Live | None = None,
-        nbytes: int = 0,
-    ) -> None:
-        """`nbytes` is the size of `view`, unless something else keeps it in memory anyway."""
-        self.addresses = addresses
-        self.nbytes = nbytes
-        self.gone = np.zeros(len(addresses), np.bool_) if gone is None else gone
-        self.lengths = view.lengths
-        self.shortest = shortest(view.lengths)
-        self.near = view.near
-        self._view = view
-        self._cached: dict[str, Postings] = {}
+    @cache
+    def postings(token: str) -> Postings | None:
+        documents, frequencies = view.postings(token)
+        if not len(documents):
+            return None
+        return Postings.plain(documents, frequencies, len(view.lengths))
 
-    def postings(self, token: str) -> Postings | None:
-        cached = self._cached.get(token)
-        if cached is None:
-            documents, frequencies = self._view.postings(token)
-            if not len(documents):
-                return None
-            cached = Postings.plain(documents, frequencies, len(self.lengths))
-            self._cached[token] = cached
-        return cached
+    gone = np.zeros(len(addresses), np.bool_) if gone is None else gone
+    lengths = view.lengths
+    return TextPart(addresses, lengths, shortest(lengths), gone, postings, view.near, nbytes)
 
 
 class PartedText:

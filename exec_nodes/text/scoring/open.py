@@ -22,7 +22,7 @@ from exec_nodes.postings.corpus import LiveCounts
 from exec_nodes.postings.lance_index import IndexSegment, open_index
 from exec_nodes.postings.memory_postings import GrowingText, TextView
 from exec_nodes.postings.protocol import Live
-from exec_nodes.postings.segments import IndexedPart, MemoryPart, PartedText, TextPart
+from exec_nodes.postings.segments import PartedText, TextPart, indexed_part, memory_part
 from exec_nodes.resident.runs import ResidentRuns
 from exec_nodes.resident.store import STORE, Key, ResidentStore
 from exec_nodes.sources.lance_source import LanceSource
@@ -125,7 +125,7 @@ class SourceTexts:
                 parts = self._stored_parts(source, column, analyzer)
         elif isinstance(source, MemTableSource):
             addresses = np.arange(source.rows, dtype=np.uint64)
-            parts = [MemoryPart(source.text(column, analyzer), addresses)]
+            parts = [memory_part(source.text(column, analyzer), addresses)]
         else:
             raise UnsupportedError(f"{source.name} has no texts that can be searched")
         return PartedText(parts, analyzer, read)
@@ -141,7 +141,7 @@ class SourceTexts:
         for segment in segments:
             fragments = segment.fragments & read & covered
             for partition in segment.partitions:
-                parts.append(IndexedPart(partition, *rows.of_index(partition.row_ids, fragments)))
+                parts.append(indexed_part(partition, *rows.of_index(partition.row_ids, fragments)))
             read -= fragments
         key = Key(_TOKENIZED, (source.place,), (source.field_id(column), analyzer))
         own = {
@@ -156,7 +156,7 @@ class SourceTexts:
             text = run.run.value
             documents = rows.of_fragments(text.addresses, run.fragments)
             # They are resident on their own and evicted on their own: texts keep their run alive.
-            parts.append(MemoryPart(text.view, *documents, nbytes=text.nbytes))
+            parts.append(memory_part(text.view, *documents, nbytes=text.nbytes))
         return parts
 
     def _segments(
