@@ -129,152 +129,89 @@ def _from_json(form: object, column: str | None, depth: int = 0) -> TextExpressi
         )
     if not isinstance(body, Mapping):
         raise InvalidCallError(f"What stands in {kind!r} is {body!r}; give an object.")
-    parts = _Body(kind, body, column, depth)
-    expression = _KINDS[kind](parts)
-    parts.done()
-    return expression
+    node, required, optional = _KINDS[kind]
+    missing = [key for key in required if key not in body]
+    if missing:
+        names = ", ".join(map(repr, body)) or "none"
+        raise InvalidCallError(f"A {kind} query needs {missing[0]!r}; it has {names}.")
+    unknown = [key for key in body if key not in required and key not in optional]
+    if unknown:
+        raise InvalidCallError(
+            f"{unknown[0]!r} is not a key of a {kind} query; it takes "
+            f"{', '.join((*required, *optional))}."
+        )
+    if "column" in optional and body.get("column") is None:
+        body = {**body, "column": column}
+    arguments = {
+        _PARAMETERS.get((node, key), str(key)): _value(kind, key, value, column, depth)
+        for key, value in body.items()
+    }
+    return node(**arguments)
 
 
-class _Body:
-    """The keys of one part; each may be taken once, and `done` refuses the rest."""
+def _value(kind: str, key: str, value: Any, column: str | None, depth: int) -> object:
+    """A value of a JSON object as its node takes it; what a node checks itself is left to it."""
 
-    def __init__(
-        self, kind: str, keys: Mapping[str, object], column: str | None, depth: int
-    ) -> None:
-        self._kind = kind
-        self._unread = dict(keys)
-        self._asked: list[str] = []
-        self._column = column
-        self._depth = depth
+    def refuse(remedy: str) -> InvalidCallError:
+        return InvalidCallError(f"{key} of a {kind} query is {value!r}; {remedy}.")
 
-    def take(self, key: str, default: object = ...) -> Any:
-        """The value of a key; without a default it must be there."""
-        self._asked.append(key)
-        if key not in self._unread and default is ...:
-            raise InvalidCallError(f"A {self._kind} query needs {key!r}; it has {self._names()}.")
-        return self._unread.pop(key, default)
-
-    def done(self) -> None:
-        """Raises for keys that nobody asked for."""
-        if self._unread:
-            raise InvalidCallError(
-                f"{next(iter(self._unread))!r} is not a key of a {self._kind} query; it takes "
-                f"{', '.join(self._asked)}."
-            )
-
-    def text(self) -> str:
-        """The required text."""
-        value = self.take("query")
-        if not isinstance(value, str):
-            raise InvalidCallError(f"query of a {self._kind} query is {value!r}; give a string.")
-        return value
-
-    def column(self) -> str:
-        """The column it names, else the column of the call."""
-        value = self.take("column", None)
-        value = self._column if value is None else value
-        if not isinstance(value, str):
-            raise InvalidCallError(
-                f"The column of a {self._kind} query is {value!r}; name a text column."
-            )
-        return value
-
-    def operator(self) -> Operator:
-        """AND or OR, in any case; OR if it is not there."""
-        value = self.take("operator", "OR")
-        if isinstance(value, Operator):
-            return value
-        if not isinstance(value, str) or value.upper() not in Operator.__members__:
-            raise InvalidCallError(
-                f"operator of a {self._kind} query is {value!r}; give 'AND' or 'OR'."
-            )
-        return Operator[value.upper()]
-
-    def names(self, key: str) -> tuple[str, ...]:
-        """A list of strings."""
-        value = self.take(key)
-        if not _is_list(value) or not all(isinstance(name, str) for name in value):
-            raise InvalidCallError(
-                f"{key} of a {self._kind} query is {value!r}; give a list of names."
-            )
-        return tuple(value)
-
-    def boosts(self) -> tuple[float, ...] | None:
-        """A list of numbers, which the tree checks; None if it is not there."""
-        value = self.take("boosts", None)
-        if value is None:
+    match key:
+        case "query" if not isinstance(value, str):
+            raise refuse("give a string")
+        case "column" if not isinstance(value, str):
+            raise refuse("name a text column")
+        case "fuzziness" if value == "auto":
             return None
-        if not _is_list(value) or not all(isinstance(factor, int | float) for factor in value):
-            raise InvalidCallError(
-                f"boosts of a {self._kind} query are {value!r}; give a list of numbers."
-            )
-        return tuple(value)
-
-    def part(self, key: str) -> TextExpression:
-        """A required query."""
-        return _from_json(self.take(key), self._column, self._depth + 1)
-
-    def parts(self, key: str) -> tuple[TextExpression, ...]:
-        """A list of queries; empty if it is not there."""
-        value = self.take(key, ())
-        if not _is_list(value):
-            raise InvalidCallError(
-                f"{key} of a {self._kind} query is {value!r}; give a list of queries."
-            )
-        return tuple(_from_json(form, self._column, self._depth + 1) for form in value)
-
-    def _names(self) -> str:
-        return ", ".join(map(repr, self._unread)) or "none"
+        case "operator" if not isinstance(value, Operator):
+            if not isinstance(value, str) or value.upper() not in Operator.__members__:
+                raise refuse("give 'AND' or 'OR'")
+            return Operator[value.upper()]
+        case "columns":
+            if not _is_list(value) or not all(isinstance(name, str) for name in value):
+                raise refuse("give a list of names")
+            return tuple(value)
+        case "boosts" if value is not None:
+            if not _is_list(value) or not all(isinstance(factor, int | float) for factor in value):
+                raise refuse("give a list of numbers")
+            return tuple(value)
+        case "positive" | "negative":
+            return _from_json(value, column, depth + 1)
+        case "must" | "should" | "must_not":
+            if not _is_list(value):
+                raise refuse("give a list of queries")
+            return tuple(_from_json(part, column, depth + 1) for part in value)
+    return value
 
 
 def _is_list(value: object) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
-def _match(body: _Body) -> Match:
-    fuzziness = body.take("fuzziness", 0)
-    return Match(
-        body.text(),
-        body.column(),
-        body.operator(),
-        body.take("boost", 1.0),
-        None if fuzziness == "auto" else fuzziness,
-        body.take("max_expansions", 50),
-        body.take("prefix_length", 0),
-        body.take("minimum_should_match", None),
-    )
-
-
-def _phrase(body: _Body) -> Phrase:
-    return Phrase(body.text(), body.column(), body.take("slop", 0))
-
-
-def _multi_match(body: _Body) -> MultiMatch:
-    return MultiMatch(body.text(), body.names("columns"), body.boosts(), body.operator())
-
-
-def _combined_fields(body: _Body) -> CombinedFields:
-    return CombinedFields(body.text(), body.names("columns"), body.boosts(), body.operator())
-
-
-def _boost(body: _Body) -> Boost:
-    return Boost(body.part("positive"), body.part("negative"), body.take("negative_boost", 0.5))
-
-
-def _boolean(body: _Body) -> Boolean:
-    return Boolean(
-        body.parts("must"),
-        body.parts("should"),
-        body.parts("must_not"),
-        body.take("minimum_should_match", None),
-    )
-
-
-_KINDS: Final[Mapping[str, Callable[[_Body], TextExpression]]] = {
-    "match": _match,
-    "phrase": _phrase,
-    "multi_match": _multi_match,
-    "combined_fields": _combined_fields,
-    "boost": _boost,
-    "boolean": _boolean,
+# The node of each kind, the keys that it needs, and others that it takes.
+_KINDS: Final[
+    Mapping[str, tuple[Callable[..., TextExpression], tuple[str, ...], tuple[str, ...]]]
+] = {
+    "match": (
+        Match,
+        ("query",),
+        (
+            "column",
+            "operator",
+            "boost",
+            "fuzziness",
+            "max_expansions",
+            "prefix_length",
+            "minimum_should_match",
+        ),
+    ),
+    "phrase": (Phrase, ("query",), ("column", "slop")),
+    "multi_match": (MultiMatch, ("query", "columns"), ("boosts", "operator")),
+    "combined_fields": (CombinedFields, ("query", "columns"), ("boosts", "operator")),
+    "boost": (Boost, ("positive", "negative"), ("negative_boost",)),
+    "boolean": (Boolean, (), ("must", "should", "must_not", "minimum_should_match")),
+}
+# Keys that the parameters of a node have other names than.
+_PARAMETERS: Final[Mapping[tuple[object, str], str]] = {
+    **{(node, "query"): "text" for node in (Match, Phrase, MultiMatch, CombinedFields)},
+    (CombinedFields, "boosts"): "weights",
 }
