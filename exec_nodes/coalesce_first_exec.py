@@ -38,11 +38,9 @@ class CoalesceFirstExec(Node):
 
     @property
     def statistics(self) -> Statistics:
-        """At most one row."""
         return Statistics(1, False)
 
     def label(self) -> str:
-        """`CoalesceFirstExec: return_first_non_null`."""
         return "CoalesceFirstExec: return_first_non_null"
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:

@@ -55,7 +55,6 @@ class DeduplicateExec(UnaryNode):
         return Statistics(max(0, rows), child.exact and stale is not None)
 
     def label(self) -> str:
-        """`DeduplicateExec: partition_by=[id], order_by=[_gen DESC, _rowaddr DESC]`."""
         keys = ", ".join(self.primary_key)
         return f"DeduplicateExec: partition_by=[{keys}], order_by=[_gen DESC, _rowaddr DESC]"
 

@@ -27,11 +27,9 @@ class FilterExec(UnaryNode):
 
     @property
     def statistics(self) -> Statistics:
-        """At most the child's rows."""
         return Statistics(self.child.statistics.num_rows, False)
 
     def label(self) -> str:
-        """`FilterExec: filter=[val > 5]`."""
         return f"FilterExec: filter=[{conditions(self.filters)}]"
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:

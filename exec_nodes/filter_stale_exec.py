@@ -48,7 +48,6 @@ class FilterStaleExec(UnaryNode):
 
     @property
     def statistics(self) -> Statistics:
-        """At most the child's rows."""
         self.masks.stale.open()
         return Statistics(self.child.statistics.num_rows, False)
 

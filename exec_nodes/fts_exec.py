@@ -47,7 +47,6 @@ class FTSExec(Node):
 
     @property
     def statistics(self) -> Statistics:
-        """At most `k` rows."""
         return Statistics(self.k, False)
 
     def label(self) -> str:

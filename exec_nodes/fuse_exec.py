@@ -47,7 +47,6 @@ class FuseExec(Node):
         return Statistics(sum(rows) if len(rows) == len(counts) else None, False)
 
     def label(self) -> str:
-        """`FuseExec: reciprocal_rank, k=60, weights=[1, 1]`."""
         weights = ", ".join(f"{weight:g}" for weight in self.weights)
         return f"FuseExec: reciprocal_rank, k={self.constant:g}, weights=[{weights}]"
 

@@ -29,7 +29,6 @@ class GlobalBM25Exec(UnaryNode):
     corpus: QueryCorpus
 
     def label(self) -> str:
-        """`GlobalBM25Exec: column=body, tokens=["fox", "dog"], k1=1.2, b=0.75`."""
         query, analyzers = self.corpus.query, self.corpus.analyzers
         tokens = taken_for(query, analyzers)
         return f"GlobalBM25Exec: column={'|'.join(analyzers)}, tokens=[{tokens}], k1={K1}, b={B}"

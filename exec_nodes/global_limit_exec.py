@@ -24,14 +24,12 @@ class GlobalLimitExec(UnaryNode):
 
     @property
     def statistics(self) -> Statistics:
-        """At most the child's rows."""
         rows = self.child.statistics.num_rows
         if rows is not None and QUERY not in self.schema.names:
             rows = min(rows, self.limit)
         return Statistics(rows, False)
 
     def label(self) -> str:
-        """`GlobalLimitExec: limit=10`."""
         return f"GlobalLimitExec: limit={self.limit}"
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:

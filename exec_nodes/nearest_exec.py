@@ -28,7 +28,6 @@ class NearestExec(Node):
 
     @property
     def schema(self) -> pa.Schema:
-        """The scan's."""
         return self.scan.schema
 
     @property
@@ -37,11 +36,9 @@ class NearestExec(Node):
 
     @property
     def statistics(self) -> Statistics:
-        """The nearest rows."""
         return Statistics(self.near.statistics.num_rows, False)
 
     def label(self) -> str:
-        """`NearestExec: k=10`."""
         return f"NearestExec: k={self.k}"
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:

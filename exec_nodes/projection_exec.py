@@ -28,7 +28,6 @@ class ProjectionExec(UnaryNode):
         return Statistics(rows.num_rows, rows.exact)
 
     def label(self) -> str:
-        """`ProjectionExec: columns=[_distance, id]`."""
         return f"ProjectionExec: columns=[{', '.join(self.columns)}]"
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:

@@ -24,7 +24,6 @@ class RefusedExec(Node):
         return self.output
 
     def label(self) -> str:
-        """`RefusedExec: random() < 0.5 can't ...`."""
         return f"RefusedExec: {self.reason}"
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:

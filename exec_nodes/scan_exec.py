@@ -56,7 +56,6 @@ class ScanExec(Node):
         return Statistics(self.source.rows, exact)
 
     def label(self) -> str:
-        """`ScanExec: base_table[gen=-1], version=7, filter=[val > 5]`."""
         return f"ScanExec: {source_label(self.source)}, filter=[{conditions(self.filters)}]"
 
     def resident(self, partition: int) -> list[ResidentPart] | None:

@@ -41,7 +41,6 @@ class SortExec(UnaryNode):
         return 1
 
     def label(self) -> str:
-        """`SortExec: order_by=[_distance ASC]`."""
         queries = f"{QUERY} ASC, " if QUERY in self.schema.names else ""
         return f"SortExec: order_by=[{queries}{self.column} {'DESC' if self.descending else 'ASC'}]"
 

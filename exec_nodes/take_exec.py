@@ -33,7 +33,6 @@ class TakeExec(UnaryNode):
         return pa.schema([*self.output, *kept])
 
     def label(self) -> str:
-        """`TakeExec: columns=[id, body]`."""
         return f"TakeExec: columns=[{', '.join(self.output.names)}]"
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:

@@ -36,11 +36,9 @@ class TakeLastExec(Node):
 
     @property
     def statistics(self) -> Statistics:
-        """At most one row."""
         return Statistics(1, False)
 
     def label(self) -> str:
-        """`TakeLastExec: region_a[gen=2], filter=[id = 42]`."""
         return f"TakeLastExec: {source_label(self.source)}, filter=[{self.condition}]"
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:

@@ -44,7 +44,6 @@ class UnionExec(Node):
 
     @property
     def statistics(self) -> Statistics:
-        """The children's sums."""
         return total([child.statistics for child in self.inputs])
 
     def label(self) -> str:
