@@ -38,25 +38,19 @@ def compared(kind: pa.DataType, operand: Operand, op: str, literal: Literal) -> 
     if not _has_points(kind):
         raise InexactError
     if is_binary(kind) or is_text(kind):
-        return _ordered(op, _plain(kind, operand, literal))
+        point = _plain(kind, operand, literal)
+        return _comparison(op, point, point)
     if pa.types.is_timestamp(kind) and any(map(pa.types.is_date, operand.casts)):
         return clamped(kind, _by_day(kind, operand, op, literal))
     value = _number(kind, operand, literal)
     low, high = math.floor(value), math.ceil(value)
-    if low == high:
-        return clamped(kind, _ordered(op, low))
-    if not pa.types.is_temporal(kind):
-        return clamped(kind, _between(op, low, high))
+    if low == high or not pa.types.is_temporal(kind):
+        # Between two neighbours no value is equal: from the upper to the lower there is none.
+        return clamped(kind, _comparison(op, high, low))
     # Engines may round a finer moment to the unit of the column: keep both neighbours.
-    near = {
-        "=": Domain(intervals=(Interval(low, high),)),
-        "<>": NOT_NULL,
-        "<": Domain(intervals=(Interval(None, high),)),
-        "<=": Domain(intervals=(Interval(None, high),)),
-        ">": Domain(intervals=(Interval(low, None),)),
-        ">=": Domain(intervals=(Interval(low, None),)),
-    }
-    return clamped(kind, near[op])
+    if op == "<>":
+        return NOT_NULL
+    return clamped(kind, _comparison({"<": "<=", ">": ">="}.get(op, op), low, high))
 
 
 def points_of(
@@ -127,33 +121,21 @@ def unit_nanoseconds(kind: pa.DataType) -> int:
     return 10**6 if pa.types.is_date64(kind) else _NANOSECONDS[kind.unit]
 
 
-def _ordered(op: str, point: Point) -> Domain:
-    match op:
-        case "=":
-            return Domain(frozenset((point,)))
-        case "<>":
-            return _between(op, point, point)
-        case "<" | "<=":
-            return _between(op, point, point) if op == "<" else _to(point, None)
-        case _:
-            return _between(op, point, point) if op == ">" else _to(None, point)
-
-
-def _to(high: Point | None, low: Point | None) -> Domain:
-    return Domain(intervals=(Interval(low, high),))
-
-
-def _between(op: str, low: Point, high: Point) -> Domain:
-    """Comparison with a value above `low` and below `high`, or equal to both and left out."""
-    whole = isinstance(low, int)
-    gap = int(whole and low == high)
-    below = Interval(None, low - gap) if whole else Interval(None, low, high_open=True)
-    above = Interval(high + gap, None) if whole else Interval(high, None, low_open=True)
+def _comparison(op: str, low: Point, high: Point) -> Domain:
+    """`value op literal`, where the values from `low` to `high` are equal to the literal."""
     if op == "=":
-        return NOTHING
-    if op == "<>":
-        return domain_of((), (below, above))
-    return domain_of((), (below if op in ("<", "<=") else above,))
+        return Domain(frozenset((low,))) if low == high else domain_of((), (Interval(low, high),))
+    whole = isinstance(low, int)
+    below = Interval(None, low - 1) if whole else Interval(None, low, high_open=True)
+    above = Interval(high + 1, None) if whole else Interval(high, None, low_open=True)
+    intervals = {
+        "<>": (below, above),
+        "<": (below,),
+        "<=": (Interval(None, high),),
+        ">": (above,),
+        ">=": (Interval(low, None),),
+    }
+    return Domain(intervals=intervals[op])
 
 
 def _plain(kind: pa.DataType, operand: Operand, literal: Literal) -> Point:
@@ -207,19 +189,7 @@ def _by_day(kind: pa.DataType, operand: Operand, op: str, literal: Literal) -> D
         raise InexactError
     day = _DAY // unit_nanoseconds(kind)
     start = literal.value * day
-    end = start + day - 1
-    match op:
-        case "=":
-            return Domain(intervals=(Interval(start, end),))
-        case "<":
-            return _to(start - 1, None)
-        case "<=":
-            return _to(end, None)
-        case ">":
-            return _to(None, end + 1)
-        case ">=":
-            return _to(None, start)
-    return Domain(intervals=(Interval(None, start - 1), Interval(end + 1, None)))
+    return _comparison(op, start, start + day - 1)
 
 
 def _check_casts(kind: pa.DataType, operand: Operand) -> None:

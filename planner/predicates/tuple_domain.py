@@ -223,11 +223,6 @@ def _hull(parts: Sequence[TupleDomain]) -> TupleDomain:
     return {column: _join([domains[column] for domains in parts]) for column in sorted(columns)}
 
 
-def domain_in(domains: TupleDomain, column: str) -> Domain:
-    """A tuple domain's bounds of one column."""
-    return domains.get(column, ANYTHING)
-
-
 def key_equalities(
     filters: Sequence[Predicate], primary_key: Sequence[str], schema: pa.Schema
 ) -> list[tuple[object, ...]] | None:
@@ -260,7 +255,7 @@ def key_span(
         return None
     bounds: list[tuple[int | None, int | None]] = []
     for domains in tuple_domains(And(tuple(filters)), schema, primary_key):
-        domain = domain_in(domains, primary_key[0])
+        domain = domains.get(primary_key[0], ANYTHING)
         bounds += [(point, point) for point in domain.points]
         bounds += [(interval.low, interval.high) for interval in domain.intervals]
     lows = [low for low, _ in bounds if low is not None]

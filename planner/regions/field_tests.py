@@ -15,7 +15,7 @@ import pyarrow as pa
 from exec_nodes.base.errors import InvalidCallError
 from planner.predicates.domain import ANYTHING, Domain, Interval, Point
 from planner.predicates.literals import InexactError, point_of, python_values, unit_nanoseconds
-from planner.predicates.tuple_domain import TupleDomain, domain_in, starting_with
+from planner.predicates.tuple_domain import TupleDomain, starting_with
 from planner.regions.field import RegionField
 from planner.regions.transform import date_part, evaluate_columns, width_of
 from planner.regions.values import as_region_value, region_values, type_of
@@ -35,7 +35,7 @@ def field_test(field: RegionField, rows: TupleDomain, schema: pa.Schema) -> Test
         return None
     if any(name is not None and schema.get_field_index(name) < 0 for name in names):
         return None
-    domains = [ANYTHING if name is None else domain_in(rows, name) for name in names]
+    domains = [ANYTHING if name is None else rows.get(name, ANYTHING) for name in names]
     kinds = [pa.null() if name is None else schema.field(name).type for name in names]
     if len(names) == 1:
         match field.transform:

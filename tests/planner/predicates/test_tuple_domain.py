@@ -112,6 +112,42 @@ def test_casts_that_keep_every_value_are_seen_through(
     assert tuple_domains(condition, pa.schema([("x", kind)]), ["x"]) == (wanted,)
 
 
+DAY = 86_400 * 10**6
+SPLIT: list[tuple[pa.DataType, Literal, list[int], list[int], list[int]]] = [
+    (pa.int32(), Literal(pa.float64(), "2.0"), [1], [2], [3]),
+    (pa.int32(), Literal(pa.float64(), "2.5"), [2], [], [3]),
+    (pa.timestamp("us"), Literal(pa.date32(), 1), [DAY - 1], [DAY, 2 * DAY - 1], [2 * DAY]),
+]
+
+
+@each("kind, literal, below, equal, above", SPLIT)
+def test_a_literal_splits_the_values_of_a_column(
+    kind: pa.DataType, literal: Literal, below: list[int], equal: list[int], above: list[int]
+) -> None:
+    holding = {
+        "=": equal,
+        "<>": below + above,
+        "<": below,
+        ">": above,
+        "<=": below + equal,
+        ">=": equal + above,
+    }
+    for op, points in holding.items():
+        condition = Compare(Operand("x", (literal.type,)), op, literal)
+        domains = tuple_domains(condition, pa.schema([("x", kind)]), ["x"])
+        values = [p for p in below + equal + above for d in domains if p in d["x"]]
+        assert values == points, op
+
+
+@each("op", ["=", "<>", "<", "<=", ">", ">="])
+def test_a_moment_between_two_of_the_column_keeps_both(op: str) -> None:
+    fine = pa.timestamp("ns")
+    condition = Compare(Operand("x", (fine,)), op, Literal(fine, 1500))
+    (domains,) = tuple_domains(condition, pa.schema([("x", pa.timestamp("us"))]), ["x"])
+    expected = [*([0] if "<" in op else []), 1, 2, *([3] if ">" in op else [])]
+    assert [moment for moment in range(4) if moment in domains["x"]] == expected
+
+
 NARROWED = [
     (pa.int64(), (pa.float32(),), "3.0"),
     (pa.int64(), (pa.string(),), "3"),
