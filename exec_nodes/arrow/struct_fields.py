@@ -5,7 +5,7 @@ Arrow sets the first to null and drops the others, both without a word.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ from exec_nodes.base.errors import InvalidCallError
 FILL_OPTION = 'missing="null"'
 
 
-class Differences(NamedTuple):
+class _Differences(NamedTuple):
     """Paths of fields, such as `place.city`; lists and maps on the way add nothing to them."""
 
     lacking: list[str]
@@ -28,23 +28,14 @@ class Differences(NamedTuple):
         """Raise InvalidCallError for unknown fields, and, unless they are to `fill`, for those that
         are lacking; `has` and `lacks` say which rows do."""
         if self.unknown:
-            raise unknown_fields(has, self.unknown)
+            raise InvalidCallError(
+                f"{has} the fields {self.unknown}, which the table has not: drop them"
+            )
         if self.lacking and not fill:
-            raise missing_fields(lacks, self.lacking, option)
-
-
-def missing_fields(what: str, paths: Sequence[str], option: str = FILL_OPTION) -> InvalidCallError:
-    """The error for rows without these fields; `what` says which rows, `option` how the caller has
-    them set to null."""
-    return InvalidCallError(
-        f"{what} the fields {list(paths)} of the table, and structs are replaced whole: give every "
-        f"field, null for no value, or {option} to set these to null"
-    )
-
-
-def unknown_fields(what: str, paths: Sequence[str]) -> InvalidCallError:
-    """The error for rows with fields that the table has not."""
-    return InvalidCallError(f"{what} the fields {list(paths)}, which the table has not: drop them")
+            raise InvalidCallError(
+                f"{lacks} the fields {self.lacking} of the table, and structs are replaced whole: "
+                f"give every field, null for no value, or {option} to set these to null"
+            )
 
 
 def has_structs(kind: pa.DataType) -> bool:
@@ -56,7 +47,8 @@ def has_structs(kind: pa.DataType) -> bool:
 def check_type(source: pa.DataType, field: pa.Field, *, fill: bool) -> None:
     """Raise InvalidCallError for a type with other fields inside than the column `field`; `fill`
     lets it lack some."""
-    differences = type_differences(source, field.type, field.name)
+    differences = _Differences([], [])
+    _compare_types(_plain(source), _plain(field.type), field.name, differences)
     differences.refuse("the rows have", "the rows lack", fill=fill)
 
 
@@ -71,27 +63,15 @@ def check_values(values: Iterable[Any], field: pa.Field, *, fill: bool) -> None:
 def check_value(
     value: Any, field: pa.Field, row: int, *, fill: bool, option: str = FILL_OPTION
 ) -> None:
-    """`check_type` for the Python value of one row; `option` as `missing_fields` takes it."""
-    differences = value_differences(value, field.type, field.name)
+    """`check_type` for the Python value of one row; `option` is how the caller has missing fields
+    set to null."""
+    differences = _Differences([], [])
+    _compare_value(value, _plain(field.type), field.name, differences)
     differences.refuse(f"row {row} has", f"row {row} lacks", fill=fill, option=option)
 
 
-def type_differences(source: pa.DataType, target: pa.DataType, path: str) -> Differences:
-    """The differences of the fields inside two types; `path` is the column's name."""
-    differences = Differences([], [])
-    _compare_types(_plain(source), _plain(target), path, differences)
-    return differences
-
-
-def value_differences(value: Any, target: pa.DataType, path: str) -> Differences:
-    """The differences of the fields inside a Python value from those of a type."""
-    differences = Differences([], [])
-    _compare_value(value, _plain(target), path, differences)
-    return differences
-
-
 def _compare_types(
-    source: pa.DataType, target: pa.DataType, path: str, differences: Differences
+    source: pa.DataType, target: pa.DataType, path: str, differences: _Differences
 ) -> None:
     if pa.types.is_struct(source) and pa.types.is_struct(target):
         source_types = {field.name: field.type for field in source}
@@ -112,7 +92,7 @@ def _compare_types(
         _compare_types(_plain(ours), _plain(theirs), where, differences)
 
 
-def _compare_value(value: Any, target: pa.DataType, path: str, differences: Differences) -> None:
+def _compare_value(value: Any, target: pa.DataType, path: str, differences: _Differences) -> None:
     if not isinstance(value, Iterable):  # a null
         return
     if pa.types.is_struct(target):
@@ -139,7 +119,7 @@ def _compare_value(value: Any, target: pa.DataType, path: str, differences: Diff
 
 
 def _compare_names(
-    source_fields: Mapping[str, Any], target: pa.DataType, path: str, differences: Differences
+    source_fields: Mapping[str, Any], target: pa.DataType, path: str, differences: _Differences
 ) -> None:
     target_names = [field.name for field in target]
     if source_fields.keys() == set(target_names):
