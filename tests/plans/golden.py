@@ -1,10 +1,14 @@
-"""Golden files: cases of SQL, a line `----` and the plan; cases are divided by a line `====`."""
+"""Golden files: cases of SQL, a line `----` and the plan; cases are divided by a line `====`.
+
+`MEMWAL_UPDATE_PLANS=1` writes the golden files anew: read the difference before you commit it.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import datafusion
@@ -33,9 +37,19 @@ def read_cases(path: Path) -> list[Case]:
     return cases
 
 
-def write_cases(path: Path, cases: list[Case]) -> None:
-    """Write a golden file; its cases in order."""
-    path.write_text(CASE.join(f"{c.sql}{PLAN}{c.plan}" for c in cases) + "\n")
+def cases_in(folder: Path) -> list[tuple[Path, int, Case]]:
+    """The cases of all golden files of a folder, each with its file and its number there."""
+    files = sorted(folder.glob("*.plan"))
+    return [(path, number, case) for path in files for number, case in enumerate(read_cases(path))]
+
+
+def check_plan(path: Path, number: int, plan: str) -> None:
+    """Fail unless this is the plan of a case."""
+    cases = read_cases(path)
+    if os.environ.get("MEMWAL_UPDATE_PLANS") == "1":
+        cases[number] = replace(cases[number], plan=plan)
+        path.write_text(CASE.join(f"{c.sql}{PLAN}{c.plan}" for c in cases) + "\n")
+    assert plan == cases[number].plan
 
 
 def physical_plan(context: datafusion.SessionContext, sql: str) -> str:

@@ -3,7 +3,6 @@ but not indexed, generation 5 is flushed, generation 6 is in memory (protocol ru
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from memwal_sql.search.request import full_text_search, hybrid_search, vector_se
 from tests.exec_nodes.tables import nodes
 from tests.model.resident import another_store, never
 from tests.model.writing import session_of
-from tests.plans.golden import Case, physical_plan, read_cases, write_cases
+from tests.plans.golden import cases_in, check_plan, physical_plan, read_cases
 
 WIDTH = 4
 VECTOR = pa.list_(pa.float32(), WIDTH)
@@ -106,22 +105,6 @@ def no_vectors_in_memory() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def example(tmp_path: Path) -> Example:
-    return Example(tmp_path)
-
-
-def test_the_gap_is_searched_through_its_generation(example: Example) -> None:
-    plans = [Case(case.sql, example.plan(case.sql)) for case in read_cases(GOLDEN)]
-    if os.environ.get("MEMWAL_UPDATE_PLANS") == "1":
-        write_cases(GOLDEN, plans)
-    assert plans == read_cases(GOLDEN)
-    gap = example.table.snapshot().gaps["v_idx"]
-    assert gap.covered.rows < example.table.snapshot().base.rows  # type: ignore[union-attr]
-    example.check()
-    example.writer.close()
-
-
 def _base_rows(table: mw.Table) -> dict[str, set[int]]:
     """How many rows of the base table each search looks into, by its name."""
     near, text = (table.schema, "v", [1.0] * WIDTH, 5), (table.schema, "body", "number 3", 5)
@@ -143,64 +126,48 @@ def _base_rows(table: mw.Table) -> dict[str, set[int]]:
     return read
 
 
-def test_the_base_table_is_read_as_far_as_its_indexes_reach(tmp_path: Path) -> None:
-    """What generation 4 has brought into it is not read twice; plans don't show it."""
-    example = Example(tmp_path)
-    whole = example.table.snapshot().base
-    assert whole is not None
-    covered = example.table.snapshot().gaps["v_idx"].covered.rows
-    assert covered < whole.rows
-    assert _base_rows(example.table) == {name: {covered} for name in SEARCHES}
-    example.table.build_indexes()
-    assert _base_rows(example.table) == {name: {whole.rows} for name in SEARCHES}
-    example.writer.close()
+QUERY = [1.0, 2.0, 3.0, 4.0]
+HYBRID = f"SELECT id FROM hybrid_search('t', 'v', {QUERY}, 'body', 'number 3', 30, {{nprobes: 2}})"
 
 
-def test_both_sides_of_a_hybrid_search_read_the_gap_through_its_generation(
-    example: Example,
-) -> None:
-    sql = (
-        "SELECT id FROM hybrid_search('t', 'v', [1.0, 2.0, 3.0, 4.0], 'body', 'number 3', 30, "
-        "{nprobes: 2})"
-    )
-    plan = example.plan(sql)
-    gap = [line for line in plan.splitlines() if "Exec: region_unsharded=0[gen=4]" in line]
-    assert [line.split(":")[0].strip() for line in gap] == ["KNNExec", "FTSExec"]
+def _answers(example: Example) -> list[Any]:
+    """Scores of texts of this table are equal, and their order is that of their sources."""
 
     def search(**weights: float) -> pa.Table:
-        query = [1.0, 2.0, 3.0, 4.0]
-        return example.table.hybrid_search("v", query, "body", "number 3", 30, nprobes=2, **weights)
+        return example.table.hybrid_search("v", QUERY, "body", "number 3", 30, nprobes=2, **weights)
 
-    def answers() -> tuple[list[int], list[float]]:
-        # Texts of this table have equal scores, whose order is that of their sources.
-        texts = search(vector_weight=0.0)["_score"].to_pylist()
-        return search(text_weight=0.0)["id"].to_pylist(), texts
-
-    before = answers()
-    assert before[0] == example.nearest([1.0, 2.0, 3.0, 4.0], 30)
-    example.table.build_indexes()
-    assert "gen=4" not in example.plan(sql)
-    assert answers() == before
-    example.writer.close()
+    near = search(text_weight=0.0)["id"].to_pylist()
+    assert near == example.nearest(QUERY, 30)
+    scores = example.table.full_text_search("body", "number 3", 50)["_score"].to_pylist()
+    return [near, search(vector_weight=0.0)["_score"].to_pylist(), scores]
 
 
-def test_texts_are_counted_once(example: Example) -> None:
-    """Scores are those of the live rows, wherever they are read."""
-    before = example.table.full_text_search("body", "number 3", 50)
-    example.table.build_indexes()
-    assert len(example.table.snapshot().gaps) == 0
-    after = example.table.full_text_search("body", "number 3", 50)
-    assert after["_score"].to_pylist() == before["_score"].to_pylist()
-    example.check()
-    assert "[gen=4]" not in example.plan(read_cases(GOLDEN)[0].sql)
-    example.writer.close()
-
-
-def test_scans_and_lookups_ignore_the_gap(example: Example) -> None:
-    found = example.table.scan(["id"]).read_all()["id"].to_pylist()
-    assert sorted(found) == sorted(example.live)
+def test_the_gap_is_searched_through_its_generation_until_it_is_indexed(tmp_path: Path) -> None:
+    """What generation 4 has brought into the base table is not read twice, and no score changes;
+    scans and lookups ignore the gap."""
+    example = Example(tmp_path)
+    for path, number, case in cases_in(GOLDEN.parent):
+        check_plan(path, number, example.plan(case.sql))
+    snapshot = example.table.snapshot()
+    assert snapshot.base is not None
+    covered = snapshot.gaps["v_idx"].covered.rows
+    assert covered < snapshot.base.rows
+    assert _base_rows(example.table) == {name: {covered} for name in SEARCHES}
+    lines = example.plan(HYBRID).splitlines()
+    gap = [line for line in lines if "Exec: region_unsharded=0[gen=4]" in line]
+    assert [line.split(":")[0].strip() for line in gap] == ["KNNExec", "FTSExec"]
+    assert sorted(example.table.to_arrow(["id"])["id"].to_pylist()) == sorted(example.live)
     for sql in ("SELECT * FROM t", "SELECT * FROM t WHERE id = 900"):
         assert "[gen=4]" not in example.plan(sql)
+    example.check()
+    before = _answers(example)
+    example.table.build_indexes()
+    assert len(example.table.snapshot().gaps) == 0
+    assert _base_rows(example.table) == {name: {snapshot.base.rows} for name in SEARCHES}
+    for sql in (HYBRID, read_cases(GOLDEN)[0].sql):
+        assert "gen=4" not in example.plan(sql)
+    assert _answers(example) == before
+    example.check()
     example.writer.close()
 
 
@@ -210,24 +177,17 @@ def _append(dataset: Any) -> None:
     lance.write_dataset(rows, dataset.uri, mode="append")
 
 
-def test_what_others_appended_is_scanned(tmp_path: Path) -> None:
-    """Protocol rule 17: no generation has it."""
-    example = Example(tmp_path, _append)
+def test_what_others_changed_is_no_part_of_a_gap(tmp_path: Path) -> None:
+    """Protocol rule 17: no generation has what was appended, or was deleted after the merge."""
+    example = Example(tmp_path / "appended", _append)
     example.live[5000] = ([1.0, 2.0, 3.0, 4.0], "appended")
     assert len(example.table.snapshot().gaps) == 0
     example.check()
     example.writer.close()
-
-
-def test_what_others_deleted_before_the_merge_is_no_matter(tmp_path: Path) -> None:
-    example = Example(tmp_path, lambda dataset: dataset.delete("id = 3"))
+    example = Example(tmp_path / "deleted", lambda dataset: dataset.delete("id = 3"))
     example.live.pop(3)
     assert len(example.table.snapshot().gaps) == 2
     example.check()
-    example.writer.close()
-
-
-def test_what_others_deleted_after_the_merge_stays_deleted(example: Example) -> None:
     lance.dataset(example.table.uri).delete("id = 1000")  # generation 4 wrote it
     example.live.pop(1000)
     assert len(example.table.snapshot().gaps) == 0

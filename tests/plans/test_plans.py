@@ -1,11 +1,7 @@
-"""EXPLAIN shows the plans of specification 2, "Query Execution", and they give the right rows.
-
-`MEMWAL_UPDATE_PLANS=1` writes the golden files anew: read the difference before you commit it.
-"""
+"""EXPLAIN shows the plans of specification 2, "Query Execution", and they give the right rows."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,16 +11,10 @@ import pytest
 
 import memwal_sql as mw
 from tests.each import each
-from tests.plans.golden import Case, physical_plan, read_cases, sorted_rows, write_cases
+from tests.plans.golden import Case, cases_in, check_plan, physical_plan, sorted_rows
 from tests.plans.tables import TABLES, Built
 
 HERE = Path(__file__).parent
-UPDATE = os.environ.get("MEMWAL_UPDATE_PLANS") == "1"
-CASES = [
-    (path.stem, number, case)
-    for path in sorted(HERE.glob("*.plan"))
-    for number, case in enumerate(read_cases(path))
-]
 
 
 class Setting:
@@ -51,22 +41,12 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Set
         setting.built.close()
 
 
-@each(
-    "table, number, case",
-    CASES,
-)
+@each("path, number, case", cases_in(HERE))
 def test_plan_is_the_golden_one_and_gives_the_right_rows(
-    settings: dict[str, Setting], table: str, number: int, case: Case
+    settings: dict[str, Setting], path: Path, number: int, case: Case
 ) -> None:
-    setting = settings[table]
-    plan = physical_plan(setting.mounted, case.sql)
-    if UPDATE:
-        path = HERE / f"{table}.plan"
-        cases = read_cases(path)
-        cases[number] = Case(case.sql, plan)
-        write_cases(path, cases)
-    else:
-        assert plan == case.plan
+    setting = settings[path.stem]
+    check_plan(path, number, physical_plan(setting.mounted, case.sql))
     if case.sql.startswith("INSERT"):
         return  # what an insert does is shown in tests/sql
     found = setting.mounted.sql(case.sql).to_arrow_table()

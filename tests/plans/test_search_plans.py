@@ -1,12 +1,9 @@
 """EXPLAIN shows the search plans of specification 2, "Vector Search Queries" and "Full-Text Search
 Queries", and they give what the same query gives over one table with the live rows alone.
-
-`MEMWAL_UPDATE_PLANS=1` writes the golden files anew: read the difference before you commit it.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -20,15 +17,9 @@ import pytest
 import memwal_sql as mw
 from exec_nodes.base.tasks import background_by
 from tests.model.resident import another_store, never
-from tests.plans.golden import Case, physical_plan, read_cases, write_cases
+from tests.plans.golden import Case, cases_in, check_plan, physical_plan
 
-HERE = Path(__file__).parent / "search"
-UPDATE = os.environ.get("MEMWAL_UPDATE_PLANS") == "1"
-CASES = [
-    (path.stem, number, case)
-    for path in sorted(HERE.glob("*.plan"))
-    for number, case in enumerate(read_cases(path))
-]
+CASES = cases_in(Path(__file__).parent / "search")
 SCHEMA = pa.schema(
     [
         pa.field("id", pa.string(), nullable=False),
@@ -100,23 +91,18 @@ def setting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
     made.writer.close()
 
 
-@pytest.mark.parametrize(("file", "number", "case"), CASES, ids=[f"{f}-{n}" for f, n, _ in CASES])
+@pytest.mark.parametrize(
+    ("path", "number", "case"), CASES, ids=[f"{path.stem}-{number}" for path, number, _ in CASES]
+)
 def test_plan_is_the_golden_one_and_gives_what_one_table_gives(
-    setting: Setting, file: str, number: int, case: Case
+    setting: Setting, path: Path, number: int, case: Case
 ) -> None:
-    plan = physical_plan(setting.mounted, case.sql)
-    if UPDATE:
-        path = HERE / f"{file}.plan"
-        cases = read_cases(path)
-        cases[number] = Case(case.sql, plan)
-        write_cases(path, cases)
-    else:
-        assert plan == case.plan
+    check_plan(path, number, physical_plan(setting.mounted, case.sql))
     found = setting.mounted.sql(case.sql).to_arrow_table()
     expected = setting.merged.sql(case.sql).to_arrow_table()
     assert found.num_rows == expected.num_rows > 0
     # Equal scores may be cut anywhere, so that the rows are compared where there are none.
-    every = file in ("vector_search", "order_by_distance")
+    every = path.stem in ("vector_search", "order_by_distance")
     names = [n for n in found.schema.names if n.startswith("_") or every]
     for name in names:
         ours, theirs = (sorted(t[name].to_pylist(), key=repr) for t in (found, expected))
