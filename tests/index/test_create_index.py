@@ -16,7 +16,12 @@ from memwal_sql.errors import ConflictError
 from memwal_sql.index import create
 from memwal_sql.index.create import SCALAR_KINDS
 from memwal_sql.index.text import TextParameters
-from memwal_sql.index.vector import IvfParameters, PqParameters, VectorParameters
+from memwal_sql.index.vector import (
+    VECTOR_KINDS,
+    IvfParameters,
+    PqParameters,
+    VectorParameters,
+)
 from memwal_sql.storage.base.memwal_index import read_details
 from memwal_sql.storage.objects.open import open_store
 from tests.each import each
@@ -241,15 +246,39 @@ def _maintained(table: mw.Table) -> tuple[str, ...]:
     return names
 
 
-def test_what_is_to_be_done_about_rows_that_are_not_merged_helps(tmp_path: Path) -> None:
+@each("metric", [None, "hamming"])
+def test_vectors_of_bits_have_no_quantizer(tmp_path: Path, metric: str | None) -> None:
+    table = table_of(tmp_path, element=pa.uint8())
+    for kind in [kind for kind in VECTOR_KINDS if not kind.endswith("FLAT")]:
+        with pytest.raises(mw.InvalidCallError, match="use IVF_FLAT or IVF_HNSW_FLAT"):
+            table.create_index("v", kind, metric=metric)
+
+
+def test_a_second_index_on_a_key_column_can_be_dropped_again(tmp_path: Path) -> None:
+    """The last one by which keys are found stays, whichever that is."""
+    table = table_of(tmp_path)
+    table.create_index("id", "BITMAP", name="bits")
+    table.create_index("id", "BTREE", name="other")
+    for name in ("bits", "id_idx"):
+        table.drop_index(name)
+    with pytest.raises(mw.InvalidCallError, match="only 'other' finds the primary key column 'id'"):
+        table.drop_index("other")
+    assert table.indexes()["name"].to_pylist() == ["other"]
+    assert table.get([7])["id"].to_pylist() == [7]
+
+
+def test_rows_of_a_closed_writer_become_those_that_an_index_is_trained_on(tmp_path: Path) -> None:
     table = mw.create_table(tmp_path / "t", rows(0, 1).schema, "id")
     with table.writer() as writer:
         writer.upsert(rows(0, 300))
-        with pytest.raises(mw.InvalidCallError, match=r"writer\.flush\(\), then table\.merge\(\)"):
-            table.create_index("v", "IVF_PQ")
+    with pytest.raises(mw.InvalidCallError, match="upsert one of them again"):
+        table.create_index("v", "IVF_FLAT")
+    with table.writer() as writer:
+        writer.upsert(rows(7, 8))
         writer.flush()
-        table.merge()
-        table.create_index("v", "IVF_PQ")
+    table.merge()
+    table.create_index("v", "IVF_FLAT")
+    assert table.count_rows() == 300
 
 
 # Filters by a scalar index of the base table find the live rows, wherever these are.

@@ -2,28 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
-from exec_nodes.arrow.filter_rows import among, live_rows
 from exec_nodes.vectors.column import VectorColumn
 from tests.exec_nodes.vectors.vectors import arrow, column
 
 MATRIX = np.arange(60, dtype=np.float32).reshape(20, 3)
 ADDRESSES = np.arange(20, dtype=np.uint64)
-
-
-@pytest.mark.parametrize("pieces", [1, 3, 20])
-def test_rows_are_found_in_any_chunk(pieces: int) -> None:
-    held = column(MATRIX, pieces)
-    rows = np.array([0, 5, 6, 13, 19])
-    assert held.rows(rows).tolist() == MATRIX[rows].tolist()
-    assert held.rows(rows[:0]).shape == (0, 3)
-    addresses = rows.astype(np.uint64) * 2 + 10
-    assert held.addresses[rows].tolist() == addresses.tolist()
-    assert np.flatnonzero(among(held.addresses, addresses)).tolist() == rows.tolist()
-    others = live_rows(held.addresses, addresses)
-    assert others is not None
-    assert np.flatnonzero(~others).tolist() == rows.tolist()
 
 
 def test_float32_is_not_copied() -> None:

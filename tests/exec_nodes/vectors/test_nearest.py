@@ -126,17 +126,6 @@ def test_bits_are_counted_in_any_dimension() -> None:
             assert of_query(found, place) == wanted
 
 
-def test_many_queries_are_answered_one_by_one() -> None:
-    random = np.random.default_rng(10)
-    matrix = random.normal(size=(500, 5)).astype(np.float32)
-    queries = random.normal(size=(40, 5)).astype(np.float32)
-    together = nearest(column(matrix, 2), queries, 4, "l2")
-    assert together.counts(40).tolist() == [4] * 40
-    for place in range(40):
-        alone = nearest(column(matrix, 2), queries[place : place + 1], 4, "l2")
-        assert of_query(together, place) == of_query(alone, 0)
-
-
 def test_the_nearest_of_several_parts_are_merged_by_query() -> None:
     random = np.random.default_rng(11)
     matrix = random.normal(size=(90, 5)).astype(np.float32)

@@ -9,7 +9,6 @@ from typing import Any
 import lance
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from exec_nodes.base.columns import Filter, RowAddresses
@@ -21,7 +20,6 @@ from exec_nodes.vectors.nearest import NearestQuery
 from exec_nodes.vectors.resident import VectorReader, is_resident
 from exec_nodes.vectors.search import SourceSearch
 from planner.model import TableInfo
-from tests.exec_nodes.overlays import allow_overlays, overlay
 from tests.exec_nodes.vectors.vectors import Matrix, arrow, measured
 from tests.model.resident import another_store
 
@@ -65,9 +63,6 @@ class Table:
         return pa.table({"id": pa.array(ids, pa.int64()), "v": arrow(matrix)})
 
 
-ALL = Filter("id >= 0", lambda rows: pc.greater_equal(rows.column(0), 0), ("id",), "id >= 0")
-
-
 def search(
     source: LanceSource, query: Matrix, most: int = 10, filters: tuple[Filter, ...] = ()
 ) -> list[int]:
@@ -79,19 +74,6 @@ def search(
 
 def query() -> Matrix:
     return RANDOM.normal(size=DIMENSION).astype(np.float32)
-
-
-@pytest.mark.parametrize("filters", [(), (ALL,)], ids=["all", "filtered"])
-def test_vectors_that_a_fragment_had_before_an_overlay_are_not_searched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filters: tuple[Filter, ...]
-) -> None:
-    allow_overlays(monkeypatch)
-    table = Table(tmp_path / "t", 30, max_rows_per_file=10)
-    asked = table.rows[15].copy()
-    assert search(table.source(), asked, 10, filters) == table.expected(asked, 10)
-    table.rows[15] = np.full(DIMENSION, 100, np.float32)
-    overlay(lance.dataset(table.place), 1, "v", arrow(table.rows[15][np.newaxis]), [5])
-    assert search(table.source(), asked, 10, filters) == table.expected(asked, 10)
 
 
 def test_the_codes_of_each_metric_are_counted(tmp_path: Path, vectors: ResidentStore) -> None:

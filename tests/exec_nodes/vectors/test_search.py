@@ -127,53 +127,35 @@ def found(
 QUERY = NearestQuery("v", QUERIES, 10, "l2")
 
 
-def test_the_nearest_rows_of_each_query(source: LanceSource, index: IndexInfo | None) -> None:
+def test_the_nearest_rows_that_count_are_found_for_each_query(
+    source: LanceSource, index: IndexInfo | None
+) -> None:
+    """#6888, #6899: stale rows pushed live ones out; #6929: filters came too late."""
+    numbers, rows = np.arange(ROWS) % 100, source.matching(())
+    order = np.argsort(measured("l2", MATRIX, QUERIES[0]))
+    masks = [order[: int(ROWS * share)] for share in (0, 0.2, 0.9, 0.99, 1)]
+    masks.append(np.arange(0, ROWS, 3))
+    filters = [((), numbers >= 0)]
+    for low, high in ((0, 50), (7, 8), (0, 100), (200, 300)):
+        pushed, odd = where(f"n >= {low} AND n < {high}", low, high), where(None, low, high)
+        met = (numbers >= low) & (numbers < high)
+        filters += [(some, met) for some in ((pushed,), (odd,), (pushed, odd))]
+    bounds = [Bounds(None, 4.0), Bounds(6.0, None), Bounds(5.0, 5.2), Bounds(None, 0.0)]
+    cases = [
+        *((mask, filters[0], Bounds()) for mask in masks),
+        *((masks[-1], some, Bounds()) for some in filters),
+        *((masks[0], some, limits) for some in (filters[0], filters[2]) for limits in bounds),
+    ]
+    for masked, (some, met), limits in cases:
+        counts = met.copy()
+        counts[masked] = False
+        query = replace(QUERY, bounds=limits)
+        wanted = expected(source, counts, 10, bounds=limits)
+        assert found(source, query, 10, np.sort(rows[masked]), some, index) == wanted
     every = np.ones(ROWS, np.bool_)
-    assert found(source, QUERY, 10, index=index) == expected(source, every, 10)
     alone = replace(QUERY, vectors=QUERIES[:1])
     assert found(source, alone, 10, index=index) == expected(source, every, 10)[:1]
     assert found(source, QUERY, 5000, index=index) == expected(source, every, 5000)
-
-
-def test_masked_rows_take_no_place_among_the_nearest(
-    source: LanceSource, index: IndexInfo | None
-) -> None:
-    """#6888, #6899: the stale rows nearest to the query pushed the live ones out."""
-    held_rows = source.matching(())
-    for share in (0.2, 0.9, 0.99, 1):
-        near = np.argsort(measured("l2", MATRIX, QUERIES[0]))[: int(ROWS * share)]
-        counts = np.ones(ROWS, np.bool_)
-        counts[near] = False
-        mask = held_rows[~counts]
-        assert found(source, QUERY, 10, mask, index=index) == expected(source, counts, 10)
-
-
-def test_only_rows_that_match_every_filter_count(
-    source: LanceSource, index: IndexInfo | None
-) -> None:
-    """#6929: filters are applied before anything is ranked."""
-    numbers = np.arange(ROWS) % 100
-    mask = source.matching(())[::3]
-    for low, high in ((0, 50), (7, 8), (0, 100), (200, 300)):
-        pushed = where(f"n >= {low} AND n < {high}", low, high)
-        odd = where(None, low, high)
-        counts = (numbers >= low) & (numbers < high)
-        counts[::3] = False
-        for filters in ((pushed,), (odd,), (pushed, odd)):
-            wanted = expected(source, counts, 10)
-            assert found(source, QUERY, 10, mask, filters, index) == wanted
-
-
-def test_bounds_hold_in_every_way(source: LanceSource, index: IndexInfo | None) -> None:
-    every = np.ones(ROWS, np.bool_)
-    numbers = np.arange(ROWS) % 100
-    odd = where(None, 0, 30)
-    for bounds in (Bounds(None, 4.0), Bounds(6.0, None), Bounds(5.0, 5.2), Bounds(None, 0.0)):
-        query = replace(QUERY, bounds=bounds)
-        wanted = expected(source, every, 10, bounds=bounds)
-        assert found(source, query, 10, index=index) == wanted
-        wanted = expected(source, numbers < 30, 10, bounds=bounds)
-        assert found(source, query, 10, filters=(odd,), index=index) == wanted
 
 
 @pytest.mark.usefixtures("nothing_held")
