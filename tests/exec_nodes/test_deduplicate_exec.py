@@ -34,14 +34,6 @@ from tests.exec_nodes.tables import (
 BOTH = ("id", "val")
 
 
-def test_the_newest_generation_wins_and_then_the_last_row(tmp_path: Path) -> None:
-    base = lance_base(tmp_path, [(1, 10), (2, 20), (3, 30)])
-    old = lance_generation(tmp_path, [(1, 11), (2, 21), (2, 22)], 1)
-    new = memtable([(1, 12), (1, 13), (9, 90)], 2)
-    plan = plan_scan(Query(BOTH), snapshot(base, [new, old]), StaleSets())
-    assert pairs(plan) == [(1, 13), (2, 22), (3, 30), (9, 90)]
-
-
 def test_without_deduplicate_exec_the_plan_returns_stale_rows() -> None:
     newer = [memtable([(1, 12)], 2), memtable([(1, 11)], 1)]
     plan = plan_scan(Query(BOTH), snapshot(memory_base([(1, 10)]), newer), StaleSets())

@@ -8,7 +8,6 @@ from pathlib import Path
 from random import Random
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from exec_nodes.base.errors import InvalidCallError
@@ -17,7 +16,6 @@ from exec_nodes.node import Node, draw
 from exec_nodes.sources.source import Source
 from exec_nodes.text.query.tree import Boolean, Match, Operator, Phrase
 from planner.model import Snapshot, TableInfo
-from planner.predicates.condition import Condition
 from planner.search.full_text import TextQuery, plan_full_text_search
 from tests.each import each
 from tests.exec_nodes.tables import collect, nodes, where
@@ -80,44 +78,6 @@ def test_the_ranking_is_that_of_one_index_over_the_live_rows(
             check_ranking(search(found, query, k), expected, k)
 
 
-def test_local_scores_would_fail_the_same_test(tmp_path: Path) -> None:
-    parts, live = history(Random(1))
-    whole = table(tmp_path, parts, indexed=(True, True, True))
-    assert whole.base is not None
-    alone = snapshot(whole.base, (), whole.indexes)
-    with pytest.raises(AssertionError):
-        check_ranking(search(alone, "word1 word2"), Oracle(live, PARAMETERS).search("word1 word2"))
-
-
-@pytest.mark.parametrize("sources", [1, 2, 4, 8])
-def test_the_same_rows_in_any_number_of_sources_have_the_same_scores(
-    sources: int, tmp_path: Path
-) -> None:
-    texts = some_texts(Random(7), range(480))
-    one = snapshot(base_table(tmp_path / "one", texts, {}), (), [body_index()])
-    size = -(-480 // sources)
-    shares = [{i: texts[i] for i in range(at, min(480, at + size))} for at in range(0, 480, size)]
-    split = [
-        generation(tmp_path / f"g{number}", share, number, {} if number % 2 else None)
-        for number, share in enumerate(shares[1:], 1)
-    ]
-    base = base_table(tmp_path / "t", shares[0], {})
-    many = snapshot(base, split[::-1], [body_index()])
-    for query in QUERIES:
-        assert search(many, query, 1000) == search(one, query, 1000)
-
-
-def test_rows_of_a_memtable_without_maintained_index_are_found(tmp_path: Path) -> None:
-    """Regression lance-format/lance#9167: the search missed them."""
-    base = {1: "word1 word2", 2: "word2"}
-    index = replace(body_index(), maintained=False)
-    source = base_table(tmp_path / "t", base, {})
-    found = snapshot(source, [memtable([(3, "word2 word9"), (1, "word3")], 1)], [index])
-    live = merged(base, {3: "word2 word9", 1: "word3"})
-    for query in ("word2", "word9", "word1", "word3"):
-        check_ranking(search(found, query), Oracle(live).search(query))
-
-
 def test_scores_change_neither_with_a_filter_nor_with_index_coverage(tmp_path: Path) -> None:
     """Regression lance-format/lance#9058: both changed them."""
     parts, _ = history(Random(3))
@@ -136,17 +96,6 @@ def test_scores_change_neither_with_a_filter_nor_with_index_coverage(tmp_path: P
             check_ranking(search(found, query, 5, filters), wanted, 5, tolerance=0)
         results.append([search(found, query, 1000) for query in QUERIES])
     assert results[0] == results[1]
-
-
-def test_a_filter_on_what_the_newest_version_no_longer_matches_hides_the_row(
-    tmp_path: Path,
-) -> None:
-    base = base_table(tmp_path / "t", {5: "word1", 6: "word1"}, {})
-    found = snapshot(base, [memtable([(5, "word1 word1")], 1)], [body_index()])
-    text = "title = 'word1'"
-    old = Condition(text, lambda b: pc.equal(b["title"], "word1"), ("title",), text)
-    assert set(search(found, "word1", 10, [old])) == {6}
-    assert set(search(found, "word1")) == {5, 6}
 
 
 def test_queries_of_other_forms_run_over_the_same_corpus(tmp_path: Path) -> None:
@@ -225,17 +174,6 @@ def test_the_corpus_is_in_the_metrics(tmp_path: Path) -> None:
 def test_bad_calls_are_refused_before_anything_is_read(query: TextQuery, message: str) -> None:
     with pytest.raises(InvalidCallError, match=message):
         plan_full_text_search(query, Snapshot(TableInfo(SCHEMA, ("id",)), None, ()))
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["日本語 テキスト", "ελληνικά κείμενα", "עברית", "नमस्ते दुनिया", "naïve café", "👩‍👩‍👧 emoji"],
-)
-def test_texts_of_any_script_are_found(text: str, tmp_path: Path) -> None:
-    base = {1: text, 2: "word1", 3: f"{text} word1"}
-    found = snapshot(base_table(tmp_path / "t", base, {}), [memtable([(4, text)], 1)])
-    live = {**base, 4: text}
-    check_ranking(search(found, text), Oracle(live).search(text))
 
 
 def scans(plan: Node) -> list[FTSExec]:

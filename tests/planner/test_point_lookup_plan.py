@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,7 +16,6 @@ from planner.plan import plan
 from planner.predicates.condition import Condition
 from planner.predicates.expr import In, Operand
 from tests.exec_nodes.tables import (
-    DELETED,
     Write,
     lance_base,
     lance_generation,
@@ -65,17 +63,6 @@ def test_a_key_is_looked_up_newest_first_behind_guards(tmp_path: Path) -> None:
     assert base.metrics.values() == {}
 
 
-def test_without_its_guard_a_source_is_read_in_vain() -> None:
-    table = snapshot(memory_base([(1, 1)]), [memtable([(7, 70)], 1)])
-    guarded = plan(Query(BOTH, (one_of(1),)), table)
-    assert pairs(guarded) == [(1, 1)]
-    (take,) = guarded.children[0].children
-    assert take.metrics["elapsed_compute_ns"] == 0
-    bare = type(guarded)((take, guarded.children[1]))  # type: ignore[call-arg]
-    assert pairs(bare) == [(1, 1)]
-    assert take.metrics["elapsed_compute_ns"] > 0
-
-
 def test_a_residual_filter_sees_only_the_newest_version() -> None:
     """lance-format/lance #6929, for lookups."""
     table = snapshot(memory_base([(1, 100)]), [memtable([(1, 1)], 1)])
@@ -85,14 +72,6 @@ def test_a_residual_filter_sees_only_the_newest_version() -> None:
     kept = plan(Query(("id",), (one_of(1), where("val", "<", 50))), table)
     assert [b.to_pylist() for b in kept.execute(0)] == [[{"id": 1}]]
     assert kept.schema.names == ["id"]
-
-
-def test_a_deleted_key_is_not_looked_for_below_its_tombstone() -> None:
-    """lance-format/lance #6653."""
-    table = snapshot(memory_base([(1, 1)]), [memtable([(1, DELETED)], 2), memtable([(1, 5)], 1)])
-    node = plan(Query(BOTH, (one_of(1),)), table)
-    assert pairs(node) == []
-    assert node.metrics["sources_skipped"] == 2
 
 
 def test_filters_over_the_key_alone_are_decided_by_the_plan() -> None:
@@ -168,39 +147,9 @@ TABLE = snapshot(
 )
 
 
-def test_a_scan_deduplicates_a_union_of_all_sources() -> None:
-    node = plan(Query(("id", "val"), (where("val", ">", 5),)), TABLE)
-    assert draw(node).splitlines() == [
-        "DeduplicateExec: partition_by=[id], order_by=[_gen DESC, _rowaddr DESC]",
-        "  UnionExec",
-        "    ScanExec: base_table[gen=-1], filter=[val > 5]",
-        "    ScanExec: region_A[gen=2], filter=[val > 5]",
-        "    ScanExec: region_A[gen=1], filter=[val > 5]",
-        "    ScanExec: region_B[gen=3], filter=[val > 5]",
-        "    ScanExec: region_B[gen=2], filter=[val > 5]",
-        "    ScanExec: region_B[gen=1], filter=[val > 5]",
-    ]
-    assert pairs(node) == [(1, 12), (2, 22), (3, 30), (5, 50)]
-    assert node.partitions <= (os.cpu_count() or 1)
-
-
 def test_the_filter_is_not_among_the_columns_it_reads() -> None:
     node = plan(Query(("s",), (where("val", ">", 25), where("id", "!=", 5))), TABLE)
     assert node.schema.names == ["s"]
     assert [b.to_pylist() for p in range(node.partitions) for b in node.execute(p)] == [
         [{"s": "text 30"}]
     ]
-
-
-def test_many_keys_are_a_scan_with_the_condition_pushed_down() -> None:
-    keys = ", ".join(map(str, range(9)))
-    condition = where("id", "<", 9)
-    many = type(condition)(f"id IN ({keys})", condition.evaluate, ("id",))
-    node = plan(Query(("id", "val"), (many,)), TABLE)
-    assert node.label().startswith("DeduplicateExec")
-    assert pairs(node) == [(1, 12), (2, 22), (3, 30), (5, 50)]
-
-
-def test_a_table_without_rows_is_an_empty_scan() -> None:
-    node = plan(Query(("id", "val")), snapshot(memory_base([])))
-    assert pairs(node) == []

@@ -72,14 +72,6 @@ def test_deleted_rows_are_left_out(tmp_path: Path, options: dict[str, Any]) -> N
     assert counted_addresses(fragments) is None
 
 
-def test_a_fragment_all_of_whose_rows_but_one_are_deleted(tmp_path: Path) -> None:
-    found = dataset(tmp_path, 2_000, 1_000)
-    found.delete("id < 999 OR id > 1000")
-    found = lance.dataset(found.uri)
-    assert scanned(found, None)["id"].to_pylist() == [999, 1000]
-    assert scanned(found, None).equals(given_by_lance(found, None))
-
-
 @pytest.mark.parametrize(
     ("rows", "suffix"), [(range(0, 40, 7), "arrow"), (range(0, 30_000, 3), "bin")]
 )

@@ -46,15 +46,6 @@ def test_every_prefix_has_its_own_postings_while_rows_come(seed: int) -> None:
         check(view, rows[: len(view.lengths)])
 
 
-def test_a_view_knows_nothing_of_tokens_that_came_later() -> None:
-    text = GrowingText(PLAIN)
-    text.append(pa.array(["fig"]))
-    view = text.view(1)
-    text.append(pa.array(["elder fig"]))
-    assert len(view.postings("elder")[0]) == 0
-    check(text.view(2), ["fig", "elder fig"])
-
-
 def test_readers_that_catch_up_at_once_tokenize_each_row_once() -> None:
     text, asked = GrowingText(PLAIN), []
     rows = pa.array([f"fig {word}" for word in WORDS] * 50)

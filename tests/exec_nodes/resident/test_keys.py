@@ -59,17 +59,6 @@ def no_lance(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_lance")
-@pytest.mark.parametrize("ascending", [True, False])
-def test_each_key_is_found_across_fragments_and_deleted_rows(
-    tmp_path: Path, ascending: bool
-) -> None:
-    keys = np.arange(0, 600, 3) if ascending else np.random.default_rng(1).permutation(200) * 3
-    dataset = _dataset(tmp_path / "t", pa.array(keys))
-    dataset.delete("id % 7 = 0")
-    assert found(read(dataset), range(-1, 602), pa.int64()) == every(dataset)
-
-
-@pytest.mark.usefixtures("no_lance")
 def test_dates_and_the_ends_of_the_range_are_found(tmp_path: Path) -> None:
     days = [datetime.date(1969, 12, 31), datetime.date(2024, 2, 29)]
     dated = _dataset(tmp_path / "d", pa.array(days))
@@ -77,12 +66,6 @@ def test_dates_and_the_ends_of_the_range_are_found(tmp_path: Path) -> None:
     assert found(read(dated), asked, pa.date32()) == dict(zip(days, range(2), strict=True))
     ends = _dataset(tmp_path / "u", pa.array([2**64 - 1, 0], pa.uint64()))
     assert found(read(ends), [2**64 - 1, 0, 1], pa.uint64()) == {2**64 - 1: 0, 0: 1}
-
-
-@pytest.mark.usefixtures("no_lance")
-def test_an_empty_table_has_no_key(tmp_path: Path) -> None:
-    dataset = _dataset(tmp_path / "e", pa.array([], pa.int64()))
-    assert found(read(dataset), [1], pa.int64()) == {}
 
 
 @pytest.mark.parametrize("few", [True, False], ids=["at once", "in the background"])

@@ -154,11 +154,6 @@ def test_a_later_version_reads_its_new_fragments(table: Table) -> None:
         assert table.at(version).extend() == [], "the newest runs serve older versions, too"
 
 
-def test_a_version_without_rows_has_nothing_to_read(table: Table) -> None:
-    lance.dataset(table.uri).delete("true")
-    assert table.at().extend() == []
-
-
 def test_a_restored_version_has_rows_that_were_deleted_when_they_were_read(table: Table) -> None:
     dataset = lance.dataset(table.uri)
     before = dataset.version
@@ -218,16 +213,6 @@ def test_runs_are_made_anew_when_more_than_half_of_their_rows_are_gone(table: Ta
     assert len(after.runs.coverage().runs) == 1
     before.builder.read.clear()
     assert before.extend() == [[0, 1, 2]], "none of them is left"
-
-
-def test_versions_without_a_common_fragment_have_their_runs_side_by_side(table: Table) -> None:
-    before = table.at()
-    before.extend()
-    lance.dataset(table.uri).optimize.compact_files()
-    assert len(table.at().extend()) == 1
-    before.builder.read.clear()
-    for version in (before, table.at()):
-        assert version.extend() == []
 
 
 def test_a_share_of_the_fragments_is_read_alone_and_found_in_a_whole(table: Table) -> None:

@@ -18,7 +18,6 @@ from exec_nodes.resident.store import (
     default_budget,
     memory_bytes,
 )
-from tests.each import each
 from tests.model.racing import race
 
 
@@ -63,8 +62,6 @@ def test_a_smaller_budget_holds_at_once() -> None:
     store.max_bytes //= 2
     assert store.nbytes == store.max_bytes
     assert [one.owners for one in store.all_keys()] == [("c",), ("d",)]
-    store.max_bytes = 0
-    assert not store.all_keys()
 
 
 def test_a_missing_artefact_is_made_once_and_an_error_is_not_kept() -> None:
@@ -98,7 +95,7 @@ def test_what_was_made_of_a_source_is_evicted_with_it_and_with_what_it_is_a_part
     assert {one.owners[0] for one in store.all_keys()} == {kept}
     store.evict("newer")
     assert store.all_keys() == [key(kept)]
-    store.evict(kept)
+    store.evict(*range(1000), kept)
     assert not store._by_owner
 
 
@@ -156,25 +153,12 @@ def test_accounts_of_long_ago_are_closed() -> None:
     assert not store.pays(key(0), 1, 2) and store.pays(key(4999), 1, 2)
 
 
-@each(
-    "text, expected",
-    [
-        (0, 0),
-        (1000, 1000),
-        ("1000", 1000),
-        ("2KiB", 2048),
-        (" 1.5 GiB ", 3 << 29),
-        ("1tib", 1 << 40),
-    ],
-)
-def test_budgets_are_written_as_people_do(text: int | str, expected: int) -> None:
-    assert memory_bytes(text) == expected
-
-
-@each("text", ["", "much", "-1", -1, True, "1GB", "1 G", 1.5, None])
-def test_other_budgets_are_refused(text: int | str) -> None:
-    with pytest.raises(InvalidCallError, match="memory must be"):
-        memory_bytes(text)
+def test_budgets_are_written_as_people_do() -> None:
+    budgets = {0: 0, 1000: 1000, "1000": 1000, "2KiB": 2048, " 1.5 GiB ": 3 << 29, "1tib": 1 << 40}
+    assert {text: memory_bytes(text) for text in budgets} == budgets
+    for text in ("", "much", "-1", -1, True, "1GB", "1 G", 1.5, None):
+        with pytest.raises(InvalidCallError, match="memory must be"):
+            memory_bytes(text)  # type: ignore[arg-type]
 
 
 def test_the_environment_sets_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,14 +166,6 @@ def test_the_environment_sets_the_budget(monkeypatch: pytest.MonkeyPatch) -> Non
     assert 256 << 20 <= default_budget() <= 4 << 30
     monkeypatch.setenv("MEMWAL_MEMORY", "5MiB")
     assert ResidentStore().max_bytes == 5 << 20
-
-
-def test_all_owners_are_evicted_however_many() -> None:
-    store = ResidentStore()
-    for number in range(1000):
-        store.put(key(number), "keys", 10)
-    store.evict(*range(1000))
-    assert not store.all_keys()
 
 
 def test_nothing_is_kept_without_a_budget() -> None:

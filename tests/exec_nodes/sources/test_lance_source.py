@@ -46,7 +46,7 @@ def small(request: pytest.FixtureRequest, within: Any) -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_take_finds_the_last_row_of_each_key(tmp_path: Path) -> None:
+def test_take_and_last_find_the_last_row_of_each_key(tmp_path: Path) -> None:
     writes = [(1, 1), (2, 2), (1, 3), (4, DELETED)]
     for source in (lance_generation(tmp_path, writes, 1), memtable(writes, 1)):
         found = source.take(keys(4, 9, 1, 2, 1), ["val"])
@@ -62,6 +62,10 @@ def test_take_finds_the_last_row_of_each_key(tmp_path: Path) -> None:
         assert rows.get(2, rows.get(4)) == (3, False)
         assert source.take(keys(1), ["val", "id"])["val"].to_pylist() == [3]
         assert source.take(keys(77), ["s"]).num_rows == 0
+        assert source.last(keys(9), ["val"]) is None
+        for key, expected in {1: (3, False), 2: (2, False), 4: (None, True)}.items():
+            row, deleted = source.last(keys(key), ["val"]) or (None, None)
+            assert row is not None and (row["val"][0].as_py(), deleted) == expected
 
 
 @pytest.mark.usefixtures("small")
@@ -132,15 +136,6 @@ def test_the_base_is_read_in_parts_that_add_up(tmp_path: Path) -> None:
     assert sorted(found) == list(range(1000))
 
 
-def test_a_bloom_filter_says_no_only_of_keys_that_are_not_there(tmp_path: Path) -> None:
-    generation = lance_generation(tmp_path, [(i * 2, i) for i in range(1000)], 1)
-    held, absent = keys(*range(0, 2000, 2)), keys(*range(1, 2001, 2))
-    assert generation.might_contain(held).all()
-    assert generation.might_contain(absent).mean() < 0.05
-    assert not generation.might_contain(keys(1)).any()
-    assert lance_base(tmp_path, [(1, 1)]).might_contain(absent).all()
-
-
 def test_a_damaged_bloom_filter_is_an_error_that_names_it(tmp_path: Path) -> None:
     generation = LanceSource.flushed(
         "some/a_gen_3",
@@ -170,38 +165,6 @@ def test_a_collected_generation_is_never_skipped(tmp_path: Path, opened: bool) -
         with pytest.raises(SourceGoneError, match=r"region_a\[gen=1\]") as raised:
             read(generation)
         assert isinstance(raised.value, RetryError)
-
-
-def test_decoded_columns_stay_within_the_cache_bound(tmp_path: Path) -> None:
-    cache = ResidentStore(max_bytes=40_000)
-    for generation in range(1, 6):
-        source = lance_generation(tmp_path, [(i, i) for i in range(500)], generation)
-        source.store = cache
-        assert sum(b.num_rows for b in source.scan(["id", "val"], (), None)) == 500
-    assert 0 < cache.nbytes <= 40_000
-
-
-@pytest.mark.usefixtures("small")
-def test_last_is_what_take_finds_for_one_key(tmp_path: Path) -> None:
-    writes = [(1, 1), (2, 2), (1, 3), (4, DELETED)]
-    for source in (lance_generation(tmp_path, writes, 1), memtable(writes, 1)):
-        rows = {key: source.last(keys(key), ["val"]) for key in (1, 2, 4, 9)}
-        assert rows[9] is None
-        found = {k: (r[0]["val"].to_pylist(), r[1]) for k, r in rows.items() if r is not None}
-        assert found == {1: ([3], False), 2: ([2], False), 4: ([None], True)}
-
-
-@pytest.mark.parametrize("saved", [0, 1 << 30])
-def test_last_in_the_base_is_the_same_with_and_without_keys_in_memory(
-    tmp_path: Path, within: Any, saved: int
-) -> None:
-    within(Admission.set(lookup=saved))
-    base = lance_base(tmp_path, [(3, 30), (1, 10)])
-    for _ in range(2):
-        row, deleted = base.last(keys(3), ["val"]) or (None, None)
-        assert row is not None
-        assert (row.to_pydict(), deleted) == ({"val": [30]}, False)
-        assert base.last(keys(2), ["val"]) is None
 
 
 def test_the_last_row_of_a_key_in_a_generation_is_found_by_keys_in_memory(

@@ -11,13 +11,13 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pytest
 
 from exec_nodes.resident.admission import Admission
 from exec_nodes.resident.store import ResidentStore
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import Source
 from planner.model import TableInfo
+from tests.each import each
 from tests.exec_nodes.tables import (
     INFO,
     SCHEMA,
@@ -53,41 +53,27 @@ def with_stable_row_ids(path: Path) -> Source:
     return LanceSource.base(lance.dataset(path / "t"), INFO, etag="", resident=ResidentStore())
 
 
-SOURCES = pytest.mark.parametrize("make", [small, large, in_memory, with_stable_row_ids])
-
-
-@SOURCES
-def test_rows_come_in_the_order_asked(tmp_path: Path, make: Callable[[Path], Source]) -> None:
-    source = make(tmp_path)
-    held = source.matching(())
-    asked = [40, 3, 3, 21, 0]
-    found = source.rows_at(held[asked], ["val", "id"])
-    assert found.column_names == ["val", "id"]
-    assert found["id"].to_pylist() == asked
-    assert found["val"].to_pylist() == [i * 10 for i in asked]
-    assert source.rows_at(held[:0], ["s"]).num_rows == 0
-
-
-@SOURCES
-def test_matching_rows_are_found_in_order(tmp_path: Path, make: Callable[[Path], Source]) -> None:
-    source = make(tmp_path)
-    held = source.matching(())
-    assert len(held) == 50
-    assert (held[1:] > held[:-1]).all()
-    found = source.matching((where("val", ">", 200), where("s", "!=", "text 300")))
-    ids = source.rows_at(found, ["id"])["id"].to_pylist()
-    assert ids == [i for i in range(21, 50) if i != 30]
-
-
-@SOURCES
-def test_lance_never_sees_a_filter_it_cannot_take(
+@each("make", [small, large, in_memory, with_stable_row_ids])
+def test_rows_are_read_by_address_and_addresses_by_filter(
     tmp_path: Path, make: Callable[[Path], Source], within: Any
 ) -> None:
-    within(Admission.set(small=-1))
     source = make(tmp_path)
+    every = source.matching(())
+    assert len(every) == 50
+    assert (every[1:] > every[:-1]).all()
+    asked = [40, 3, 3, 21, 0]
+    rows = source.rows_at(every[asked], ["val", "id"])
+    assert rows.column_names == ["val", "id"]
+    assert rows.to_pydict() == {"val": [i * 10 for i in asked], "id": asked}
+    assert source.rows_at(every[:0], ["s"]).num_rows == 0
+    some = source.matching((where("val", ">", 200), where("s", "!=", "text 300")))
+    ids = source.rows_at(some, ["id"])["id"].to_pylist()
+    assert ids == [i for i in range(21, 50) if i != 30]
+    # A filter that Lance cannot take is never given to it.
+    within(Admission.set(small=-1))
     odd = replace(where("val", "=", 130), lance=None)
-    found = source.matching((odd, where("id", "<", 20)))
-    assert source.rows_at(found, ["id"])["id"].to_pylist() == [13]
+    (address,) = source.matching((odd, where("id", "<", 20)))
+    assert address == every[13]
     assert [b["id"].to_pylist() for b in source.scan(["id"], (odd,), 1)] == [[13]]
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-import datafusion
 import pyarrow as pa
 
-from planner.predicates.expr import Compare, Literal, Operand
 from planner.predicates.tuple_domain import key_equalities
 from tests.each import each
 from tests.planner.predicates.said import Said
@@ -98,25 +96,6 @@ def test_other_filters_are_no_key_equality(key: str, sql: str) -> None:
     assert key_equalities(SAID(sql), [key], SCHEMA) is None
 
 
-@each("cast", [pa.float64(), pa.int64(), pa.decimal128(22, 2)])
-def test_a_key_is_found_through_casts_that_keep_it(cast: pa.DataType) -> None:
-    value = {"double": "3.0", "int64": 3}.get(str(cast), 300)
-    condition = Compare(Operand("id", (cast,)), "=", Literal(cast, value))
-    assert key_equalities([condition], ["id"], SCHEMA) == [(3,)]
-
-
-@each("text", ["3.5", "NaN", "inf", "9007199254740992.0", "9007199254740993.0"])
-def test_a_double_that_is_no_key_or_several_is_no_key_equality(text: str) -> None:
-    condition = Compare(Operand("big", (pa.float64(),)), "=", Literal(pa.float64(), text))
-    assert key_equalities([condition], ["big"], SCHEMA) is None
-
-
-def test_a_moment_between_two_of_the_column_is_no_key_equality() -> None:
-    fine = pa.timestamp("ns")
-    condition = Compare(Operand("ts", (fine,)), "=", Literal(fine, 1500))
-    assert key_equalities([condition], ["ts"], SCHEMA) is None
-
-
 def test_a_composite_key_needs_all_its_columns() -> None:
     assert key_equalities(SAID("id = 1 AND s = 'x'"), ["s", "id"], SCHEMA) == [("x", 1)]
     assert key_equalities(SAID("id = 1"), ["s", "id"], SCHEMA) is None
@@ -130,11 +109,3 @@ def test_a_composite_key_needs_all_its_columns() -> None:
 def test_ten_thousand_keys_are_found() -> None:
     sql = f"id IN ({', '.join(map(str, range(10_000)))})"
     assert key_equalities(SAID(sql), ["id"], SCHEMA) == [(n,) for n in range(10_000)]
-
-
-def test_a_double_beyond_two_to_the_53_matches_several_keys() -> None:
-    """Why such a comparison is no key equality: DataFusion keeps both rows."""
-    context = datafusion.SessionContext()
-    table = pa.table({"big": [2**53, 2**53 + 1]})
-    context.register_record_batches("t", [table.to_batches()])
-    assert context.sql("SELECT * FROM t WHERE big = 9007199254740992.0").count() == 2

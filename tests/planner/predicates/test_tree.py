@@ -176,7 +176,7 @@ def test_equal_filters_mean_the_same() -> None:
 
 
 @pytest.mark.slow
-def test_a_chain_of_thousands_is_read() -> None:
-    (chain,) = SAID(" OR ".join(f"(id = {n} AND v = {n})" for n in range(2000)))
-    assert isinstance(chain, Or) and len(chain.arguments) == 2000
+def test_a_chain_of_hundreds_is_read() -> None:
+    (chain,) = SAID(" OR ".join(f"(id = {n} AND v = {n})" for n in range(600)))
+    assert isinstance(chain, Or) and len(chain.arguments) == 600
     assert isinstance(chain.arguments[-1], And)

@@ -150,6 +150,7 @@ def test_a_moment_between_two_of_the_column_keeps_both(op: str) -> None:
 
 NARROWED = [
     (pa.int64(), (pa.float32(),), "3.0"),
+    *((pa.int64(), (pa.float64(),), text) for text in ("NaN", "inf", "9007199254740992.0")),
     (pa.int64(), (pa.string(),), "3"),
     (pa.decimal128(10, 2), (pa.decimal128(10, 1),), 15),
     (pa.decimal128(10, 2), (pa.float64(),), "1.5"),

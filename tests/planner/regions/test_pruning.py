@@ -23,7 +23,7 @@ from planner.regions.spec import RegionSpec
 from planner.regions.text import spec_of
 from tests.each import each
 from tests.planner.predicates.said import Said
-from tests.soak import SOAK, usual
+from tests.soak import SOAK
 
 SCHEMA = pa.schema(
     [
@@ -162,55 +162,6 @@ CONDITIONS = st.recursive(
 )
 
 
-def _conditions(name: str) -> list[str]:
-    """Every simple condition over a column, and its truth tests."""
-    literals = LITERALS[name]
-    ops = ("=", "<>", "<", "<=", ">", ">=")
-    simple = [f"{name} {op} {literal}" for op in ops for literal in literals]
-    simple += [f"{name} BETWEEN {low} AND {high}" for low in literals[:7] for high in literals[:7]]
-    simple += [f"{name} {word} ({', '.join(literals[:4])})" for word in ("IN", "NOT IN")]
-    simple += [f"{name} {word} ({literals[0]}, NULL)" for word in ("IN", "NOT IN")]
-    distinct = ("IS DISTINCT FROM", "IS NOT DISTINCT FROM")
-    simple += [f"{name} {word} {literal}" for word in distinct for literal in (*literals, "NULL")]
-    simple += [
-        f"{name} IS NULL",
-        f"{name} IS NOT NULL",
-        f"{name} = {literals[0]} OR {name} IS NULL",
-    ]
-    tests = [f"({c}) IS {word}" for c in simple[::7] for word in ("TRUE", "NOT TRUE", "NOT FALSE")]
-    return [*simple, *[f"NOT ({c})" for c in simple[::5]], *tests]
-
-
-@pytest.mark.slow
-@each("name", NAMES)
-def test_no_simple_condition_prunes_a_region_with_a_matching_row(name: str) -> None:
-    """Specification 1, "Region Pruning": every condition, over every field of its column."""
-    columns = {
-        "id": [*NUMBERS, None], "big": [*NUMBERS, 2**53, 2**53 + 1, None], "s": [*TEXTS, None],
-        "ts": [*(_utc(m).replace(tzinfo=None) for m in MOMENTS), None],
-        "utc": [*(_utc(m).replace(microsecond=0) for m in MOMENTS), None],
-        "rome": [*map(_utc, MOMENTS), None], "d": [*(_utc(m).date() for m in MOMENTS), None],
-        "dec": [*map(Decimal, ["0", "1.5", "-1.5", "2", "-3.99"]), None],
-        "b": [b"", b"a", b"ab", None], "bo": [True, False, None],
-    }  # fmt: skip
-    table = pa.table(
-        [[columns[f.name][row % len(columns[f.name])] for row in range(132)] for f in SCHEMA],
-        schema=SCHEMA,
-    )
-    column = next(f.name for f in SCHEMA if f.name in name.replace('"', "").split("(")[-1].split())
-    specs = [
-        validate(spec_of(f, 1), SCHEMA, SCHEMA.names) for f in FIELDS if column in f.source_columns
-    ]
-    assigned = [spec.assign(table) for spec in specs]
-    conditions = _conditions(name)
-    for condition in usual(conditions, len(conditions) // 3):
-        matching, said = _matching(table, condition)
-        for spec, (distinct, index) in zip(specs, assigned, strict=True):
-            regions = _regions(spec, distinct)
-            kept = {int(region.name) for region in prune(said, regions, [spec], SCHEMA)}
-            assert {index[row] for row in matching} <= kept, (condition, spec.field_ids)
-
-
 FIELD_LISTS = st.lists(
     st.sampled_from(FIELDS), min_size=1, max_size=2, unique_by=lambda f: f.field_id
 )
@@ -218,15 +169,11 @@ FIELD_LISTS = st.lists(
 
 @pytest.mark.slow
 @given(rows=ROWS, fields=FIELD_LISTS, condition=CONDITIONS)
-@settings(max_examples=80 * SOAK, deadline=None)
-def test_connected_conditions_never_prune_a_region_with_a_matching_row(
+@settings(max_examples=120 * SOAK, deadline=None)
+def test_no_condition_prunes_a_region_with_a_matching_row(
     rows: list[dict[str, object]], fields: list[RegionField], condition: str
 ) -> None:
-    """Specification 1, "Region Pruning", with AND, OR and NOT."""
-    _check(rows, fields, condition)
-
-
-def _check(rows: list[dict[str, object]], fields: list[RegionField], condition: str) -> None:
+    """Specification 1, "Region Pruning"."""
     spec = validate(RegionSpec(1, tuple(fields)), SCHEMA, SCHEMA.names)
     table = pa.Table.from_pylist(rows, SCHEMA)
     distinct, index = spec.assign(table)
@@ -375,7 +322,7 @@ def test_regions_without_values_or_of_an_unknown_spec_stay() -> None:
         RegionSources(UUID(int=3), "lacking", 1, {}, ()),
     ]
     never = SAID("id = 7") + SAID("id = 8")
-    assert prune(never, stay[:3], [spec], SCHEMA) == (stay[1], stay[2])[:0] + tuple(stay[:3])
+    assert prune(never, stay[:3], [spec], SCHEMA) == tuple(stay[:3])
     assert prune(SAID("id = 7"), stay, [spec], SCHEMA) == tuple(stay)
 
 

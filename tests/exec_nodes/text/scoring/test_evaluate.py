@@ -60,7 +60,7 @@ def random_sources(
 
 @pytest.mark.slow
 @each("analyzer", ANALYZERS.values())
-@each("rows", [0, 1, 5, 60, 200])
+@each("rows", [0, 1, 60, 200])
 def test_random_queries_find_the_rows_and_scores_of_one_lance_index(
     analyzer: dict[str, Any], rows: int
 ) -> None:
@@ -86,13 +86,14 @@ def test_random_combined_fields_queries_find_the_rows_and_scores_of_lance() -> N
 
 
 @pytest.mark.slow
-@each("k", [0, 1, 3, 10, 1000])
-def test_a_limit_gives_the_first_rows_of_the_whole_result(k: int) -> None:
-    rng = Random(f"limit {k}")
+def test_a_limit_gives_the_first_rows_of_the_whole_result() -> None:
+    rng = Random("limit")
     sources, _ = random_sources(rng, SIMPLE, 300)
-    for _ in range(30 * SOAK):
+    for _ in range(40 * SOAK):
         ours, _ = random_query(rng, rng.choice((COLUMNS, COLUMNS[1:])))
-        assert search(ours, sources, k) == dict(list(search(ours, sources).items())[:k])
+        everything = list(search(ours, sources).items())
+        for k in (0, 1, 3, 10, 1000):
+            assert search(ours, sources, k) == dict(everything[:k])
 
 
 def test_a_phrase_with_a_limit_reads_few_texts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,12 +211,12 @@ def test_a_query_without_tokens_finds_nothing(text: str) -> None:
 
 @pytest.mark.slow
 def test_a_query_of_many_repeated_words_costs_no_more_than_its_different_ones() -> None:
-    """A text of a million tokens may be asked for; here 60,000 take well below a second each."""
+    """A text of a million tokens may be asked for; here 12,000 take well below a second each."""
     texts = ["write ahead log", "log"]
     once = found(Match("write log log", "body"), texts)
-    often = found(Match("write log log " * 20_000, "body"), texts)
+    often = found(Match("write log log " * 4_000, "body"), texts)
     assert often.keys() == once.keys()
-    assert often[0] == pytest.approx(once[0] * 20_000, rel=1e-5)
+    assert often[0] == pytest.approx(once[0] * 4_000, rel=1e-5)
 
 
 def test_lance_analyzes_no_fuzzy_query() -> None:
