@@ -21,6 +21,7 @@ from tests.model.resident import another_cache, another_store
 
 MANUAL_PAGES = sorted(str(path.relative_to(ROOT)) for path in MANUAL.rglob("*.md"))
 PAGES = ["README.md", *(path for path in MANUAL_PAGES if blocks(path))]
+ALONE = ("README.md", "docs/index.md", "docs/recipes/")  # these do not go on from the README
 ELSEWHERE = {"pyspark"}  # tests/spark/test_manual.py runs these
 INSTALLING = ("pip", "make")  # not run here: tests/install builds, installs and runs the wheel
 
@@ -108,8 +109,8 @@ def run(example: Block, names: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("path", PAGES)
 def test_every_example_of_a_page_does_what_it_says(path: str, names: dict[str, Any]) -> None:
-    """A page of the manual goes on from the README's example."""
-    before = [] if path == "README.md" else [README]
+    """A page of the manual goes on from the README's example, but for those that stand alone."""
+    before = [] if path.startswith(ALONE) else [README]
     for example in [*before, *blocks(path)]:
         run(example, names)
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import memwal_sql as mw
-from tests.docs.pages import MANUAL, ROOT, anchors, links, page
+from tests.docs.pages import MANUAL, ROOT, anchors, block, blocks, links, page
 from tests.each import each
 
 MANUAL_PAGES = sorted(str(path.relative_to(ROOT)) for path in MANUAL.rglob("*.md"))
@@ -41,3 +41,21 @@ def test_the_commands_of_contributors_are_targets_of_the_makefile() -> None:
 def test_the_api_has_every_public_name() -> None:
     named = re.findall(r"^::: memwal_sql\.(\w+)$", page("docs/api.md"), re.MULTILINE)
     assert sorted(named) == sorted(mw.__all__)
+
+
+def test_the_start_page_has_the_first_example_of_the_readme() -> None:
+    assert block("README.md", "python") == blocks("docs/index.md")[1]
+
+
+def rows(path: str, heading: str) -> list[list[str]]:
+    """The cells of the first table below a heading, without its rule."""
+    lines = page(path).partition(heading)[2].partition("\n| ")[2].partition("\n\n")[0]
+    table = [line.strip("| ").split("|") for line in lines.splitlines()]
+    return [[cell.strip() for cell in row] for row in table if "---" not in row[0]]
+
+
+def test_the_figures_of_the_start_page_are_those_of_the_benchmarks() -> None:
+    measured = {row[0].split(" (")[0]: row[1:4] for row in rows("docs/benchmarks.md", "# Bench")}
+    names, *figures = rows("docs/index.md", "## In numbers")
+    for place, name in enumerate(names):
+        assert [row[place + 1] for row in figures] == measured[name]
