@@ -30,7 +30,7 @@ REQUIREMENTS := import tomllib; \
 
 DOCS_VENV ?= .venv-docs
 
-.PHONY: help setup demo test test-fast check mutants spec wheel format docs bench bench-s3 bench-large bench-peers bench-spark soak clean
+.PHONY: help setup demo test test-fast check mutants spec wheel format docs docs-look bench bench-s3 bench-large bench-peers bench-spark soak clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,11 @@ docs: $(DOCS_VENV)/.installed ## Build the manual as a site into build/docs (nee
 	@NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --quiet --strict
 	@echo "build/docs/index.html"
 
+docs-look: docs ## Look at each page in Chromium: links, widths, search; screenshots in build/look
+	@$(DOCS_VENV)/bin/python -c '$(EXTRA_REQUIREMENTS)' look | xargs -d '\n' \
+	  $(DOCS_VENV)/bin/python -m pip install --quiet
+	@$(DOCS_VENV)/bin/python -m tests.docs.browser
+
 bench: setup ## Measure against plain and native Lance (half an hour)
 	@$(BIN)/python -m benchmarks
 
@@ -94,7 +99,7 @@ soak: setup ## A table in use, an hour of simulations, a bank, ten times as many
 	@MEMWAL_SOAK=10 $(BIN)/python -m pytest -n $(WORKERS) --timeout 3600 --dist loadscope tests/benchmarks tests/bulk tests/cli tests/histories tests/crash tests/hostile tests/exec_nodes tests/interop tests/maintain tests/planner tests/spark tests/read tests/search tests/sql tests/sqllogictest tests/statements tests/storage/objects tests/table tests/tpch tests/transactions tests/write
 
 clean: ## Remove .venv and caches of the checkout; the Rust build stays
-	@rm -rf $(VENV) $(DOCS_VENV) build/docs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) $(DOCS_VENV) build/docs build/look .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \

