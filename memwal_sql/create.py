@@ -67,10 +67,12 @@ from memwal_sql.storage.records.table import (
     read_record,
     write_record,
 )
+from memwal_sql.storage.retries import with_retries
 from memwal_sql.table import Table
 from memwal_sql.table.past import check_moment
+from memwal_sql.write.router import active_spec
 from planner.regions.spec import RegionSpec
-from planner.regions.text import Regions
+from planner.regions.text import Regions, text_of
 
 _log = life_log(__name__)
 
@@ -81,6 +83,8 @@ def create_table(
     primary_key: str | Sequence[str],
     regions: Regions | None = None,
     storage_options: Mapping[str, str] | None = None,
+    *,
+    exist_ok: bool = False,
 ) -> Table:
     """Create an empty Lance table with a MemWAL index, and open it.
 
@@ -93,6 +97,8 @@ def create_table(
             `"bucket(id, 16)"`; they may read primary key columns only (protocol rule 10). `None`:
             one region. `mw.manual()` or `"manual"`: the caller names the region of every writer.
         storage_options: for Lance and for MemWAL alike.
+        exist_ok: open the table if it exists, which must have these columns, this primary key and,
+            where `regions` are given, these regions.
 
     Where a call with these columns did not come to its end, this one goes on with what it left;
     the metadata of its schema stays, and that of `schema` is not used.
@@ -103,6 +109,68 @@ def create_table(
     """
     if not isinstance(schema, pa.Schema):
         raise InvalidCallError(f"schema must be a pyarrow.Schema, not {type(schema).__name__}")
+    make = partial(_create, uri, schema, primary_key, regions, storage_options)
+    if not exist_ok:
+        return make()
+    keys = key_columns(primary_key or ())
+    find = partial(find_table, uri, schema, keys, regions, storage_options)
+    return find() or made_or_found(make, find)[0]
+
+
+def find_table(
+    uri: Uri,
+    schema: pa.Schema,
+    primary_key: tuple[str, ...],
+    regions: Regions | None,
+    storage_options: Mapping[str, str] | None,
+) -> Table | None:
+    """The existing table, None if there is none. Raises InvalidCallError unless it is as described;
+    without columns in `schema` any columns are accepted, and any regions if they are None."""
+    if not is_table(uri, storage_options):
+        return None
+    table = open_table(uri, storage_options=storage_options)
+    fields = [f.with_nullable(False) if f.name in primary_key else f for f in schema]
+    same = not fields or table.schema.equals(logical_schema(pa.schema(fields)))
+    same = same and table.primary_key == primary_key
+    if same and regions is not None:
+        spec = active_spec(table.info)
+        requested = region_spec(regions, table.schema, table.primary_key)
+        same = text_of(requested) == ("manual" if spec is None else text_of(spec))
+    if not same:
+        shown = ", ".join(f"{field.name} {field.type}" for field in table.schema)
+        raise InvalidCallError(
+            f"{table.uri} exists, and differs: it has the columns {shown}, the primary key "
+            f"{list(table.primary_key)} and its own regions; open it with open_table, or in SQL "
+            "leave the columns out"
+        )
+    return table
+
+
+def made_or_found(
+    make: Callable[[], Table], find: Callable[[], Table | None]
+) -> tuple[Table, bool]:
+    """The table, and whether it was created here: another process may create it at the same
+    time."""
+
+    def once() -> tuple[Table, bool]:
+        try:
+            return make(), True
+        except (ConflictError, InvalidCallError):
+            table = find()
+            if table is None:
+                raise
+            return table, False
+
+    return with_retries(once, "creating a table", on=ConflictError)
+
+
+def _create(
+    uri: Uri,
+    schema: pa.Schema,
+    primary_key: str | Sequence[str],
+    regions: Regions | None,
+    storage_options: Mapping[str, str] | None,
+) -> Table:
     keys = key_columns(primary_key or ())
     logical = logical_schema(schema)
     check_schema(logical, keys)

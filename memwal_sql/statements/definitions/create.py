@@ -7,7 +7,7 @@ CREATE EXTERNAL TABLE t STORED AS MEMWAL LOCATION '...'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -15,14 +15,13 @@ import datafusion
 import pyarrow as pa
 
 from memwal_native.syntax import CreateTable, Named, Part
-from memwal_sql.create import create_table, is_table, open_table
+from memwal_sql.create import create_table, find_table, is_table, made_or_found, open_table
 from memwal_sql.drop import drop_table
-from memwal_sql.errors import ConflictError, InvalidCallError, MemWalError, UnsupportedError
+from memwal_sql.errors import InvalidCallError, MemWalError, UnsupportedError
 from memwal_sql.session.clauses import check_names_differ
 from memwal_sql.session.register import register
 from memwal_sql.session.table_functions import NAME_PARTS, search_functions, whole_name
 from memwal_sql.session.table_options import FORMAT, options_of
-from memwal_sql.state.enable import region_spec
 from memwal_sql.state.schema import stored_type
 from memwal_sql.statements.definitions.columns import Columns, columns_of
 from memwal_sql.statements.definitions.names import (
@@ -34,10 +33,7 @@ from memwal_sql.statements.definitions.names import (
 from memwal_sql.statements.queries.parsed import Statement
 from memwal_sql.statements.queries.planning import answer, check_names, planning_errors
 from memwal_sql.statements.queries.query_frames import query_frame
-from memwal_sql.storage.retries import with_retries
 from memwal_sql.table import Table
-from memwal_sql.write.router import active_spec
-from planner.regions.text import text_of
 
 _PREFIX = f"{FORMAT.lower()}."
 
@@ -127,7 +123,7 @@ def _made(
     if not columns.primary_key:
         message = "PRIMARY KEY (columns) is missing"
         raise statement.error(message, tree.columns_start)
-    find = partial(_found, location, options, columns, regions)
+    find = partial(find_table, location, columns.schema, columns.primary_key, regions, options)
     opens = tree.lenient or (tree.is_external and tree.query is None)
     if opens and (table := find()) is not None:
         return table, None
@@ -140,7 +136,7 @@ def _made(
         rows = _rows(ctx, statement, tree.query, parameters, columns.schema)
         columns = Columns(_schema(rows.schema, columns.schema), columns.primary_key)
     make = partial(create_table, location, columns.schema, columns.primary_key, regions, options)
-    table, is_new = _made_or_found(make, find) if opens else (make(), True)
+    table, is_new = made_or_found(make, find) if opens else (make(), True)
     return table, _filled(table, rows, options) if is_new and rows is not None else None
 
 
@@ -179,34 +175,6 @@ def refuse_view(ctx: datafusion.SessionContext, statement: Statement, named: Nam
     if is_whole and search_functions(ctx).folder(whole_name(parts)) is not None:
         message = "a catalog of a folder has no views: create it in the session, by a name alone"
         raise statement.unsupported(message, at)
-
-
-def _found(
-    location: str, options: Mapping[str, str] | None, columns: Columns, regions: str | None
-) -> Table | None:
-    """The existing table, None if there is none. Raises InvalidCallError unless it is as
-    described."""
-    if not is_table(location, options):
-        return None
-    return _as_described(open_table(location, storage_options=options), columns, regions)
-
-
-def _made_or_found(
-    make: Callable[[], Table], find: Callable[[], Table | None]
-) -> tuple[Table, bool]:
-    """The table, and whether it was created here: another process may create it at the same
-    time."""
-
-    def once() -> tuple[Table, bool]:
-        try:
-            return make(), True
-        except (ConflictError, InvalidCallError):
-            table = find()
-            if table is None:
-                raise
-            return table, False
-
-    return with_retries(once, "CREATE TABLE", on=ConflictError)
 
 
 def _rows(
@@ -250,24 +218,3 @@ def _filled(table: Table, rows: pa.Table, options: Mapping[str, str] | None) -> 
         except MemWalError as failure:
             error.add_note(f"{table.uri} was left, with or without rows: drop it ({failure})")
         raise
-
-
-def _as_described(table: Table, columns: Columns, regions: str | None) -> Table:
-    """The existing table. Raises InvalidCallError unless it is as described; without columns, as
-    where a query gives them, any columns are accepted."""
-    info = table.info
-    keys = set(columns.primary_key)
-    described = pa.schema([f.with_nullable(False) if f.name in keys else f for f in columns.schema])
-    same = not described.names or table.schema.equals(described)
-    same = same and table.primary_key == columns.primary_key
-    if same and regions is not None:
-        spec = active_spec(info)
-        requested = region_spec(regions, table.schema, table.primary_key)
-        same = text_of(requested) == ("manual" if spec is None else text_of(spec))
-    if not same:
-        shown = ", ".join(f"{field.name} {field.type}" for field in table.schema)
-        raise InvalidCallError(
-            f"{table.uri} exists, and differs: it has the columns {shown}, the primary key "
-            f"{list(table.primary_key)} and its own regions; leave the columns out to open it"
-        )
-    return table
