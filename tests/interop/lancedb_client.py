@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -90,3 +91,17 @@ def create(
     table.set_unenforced_primary_key(schema.names[0])
     table.set_lsm_write_spec(spec.with_writer_config_defaults(_HASTY))
     return Handle(table)
+
+
+def create_emptied(path: Path, keys: Iterable[int]) -> tuple[Handle, mw.Table]:
+    """A table with a region a key, which LanceDB wrote and we merged and collected: no manifest has
+    the region's value, and no row gives it."""
+    handle = create(path, LsmWriteSpec.identity("id"))
+    for key in keys:
+        handle.upsert({key: "theirs"})
+        handle.close()
+    table = mw.open_table(folder(path))
+    table.merge()
+    for _ in range(2):
+        table.collect_garbage(older_than=timedelta(0), versions_older_than=timedelta(0))
+    return handle, table

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from tests.interop.lancedb_client import (
     Rows,
     by_key,
     create,
+    create_emptied,
     folder,
     made_by_us,
     open_handle,
@@ -139,15 +139,7 @@ def test_a_claim_writes_the_values_down_and_lancedb_keeps_them(spec: str, tmp_pa
 
 def test_an_empty_region_of_lancedb_s_is_written_by_its_id(tmp_path: Path) -> None:
     """Its manifest leaves the value out, and no row tells it any more."""
-    handle = create(tmp_path, LsmWriteSpec.identity("id"))
-    for key in (1, 2):
-        handle.upsert({key: "theirs"})
-        handle.close()
-    table = mw.open_table(folder(tmp_path))
-    table.merge()
-    table.build_indexes()
-    table.collect_garbage(older_than=timedelta(0), versions_older_than=timedelta(0))
-    table.collect_garbage(older_than=timedelta(0))
+    handle, table = create_emptied(tmp_path, (1, 2))
     ids = set(manifests(table.uri))
     assert not any(one.flushed_generations for one in manifests(table.uri).values())
     again = mw.open_table(table.uri)
@@ -194,37 +186,12 @@ def test_values_that_the_store_could_not_give_are_asked_for_again(
     assert read(table) == {5: "theirs"}
 
 
-def test_values_that_no_row_told_at_first_are_known_once_one_does(tmp_path: Path) -> None:
-    handle = create(tmp_path, LsmWriteSpec.identity("id"))
-    handle.upsert({1: "theirs"})
-    handle.close()
-    table = mw.open_table(folder(tmp_path))
-    table.merge()
-    for _ in range(2):
-        table.collect_garbage(older_than=timedelta(0), versions_older_than=timedelta(0))
-    reader = mw.open_table(table.uri)
-    assert read(reader) == {1: "theirs"}
-    assert [one.values for one in reader.snapshot().regions] == [None]
-    handle.upsert({1: "again"})
-    (region,) = reader.snapshot().regions
-    assert list((region.values or {}).values()) == [1]
-    assert read(reader) == {1: "again"} == by_key(reader.get([1]))
-    assert len(reader.snapshot("strong", Said(table.schema)("id = 2")).regions) == 0
-
-
 @pytest.mark.parametrize("flushed", [False, True])
 def test_a_region_without_values_costs_no_request_until_it_has_rows(
     flushed: bool, tmp_path: Path
 ) -> None:
     """The usual state of LanceDB's identity regions that were merged and collected."""
-    handle = create(tmp_path, LsmWriteSpec.identity("id"))
-    for key in range(12):
-        handle.upsert({key: "theirs"})
-        handle.close()
-    table = mw.open_table(folder(tmp_path))
-    table.merge()
-    for _ in range(2):
-        table.collect_garbage(older_than=timedelta(0), versions_older_than=timedelta(0))
+    handle, table = create_emptied(tmp_path, range(12))
     asked: list[tuple[str, str]] = []
 
     def hook(operation: str, path: str, call: Call) -> Any:
@@ -258,14 +225,7 @@ def test_a_region_without_values_costs_no_request_until_it_has_rows(
 def test_a_region_whose_values_another_thread_finds_makes_none_be_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    handle = create(tmp_path, LsmWriteSpec.identity("id"))
-    for key in (1, 2, 3):
-        handle.upsert({key: "theirs"})
-        handle.close()
-    table = mw.open_table(folder(tmp_path))
-    table.merge()
-    for _ in range(2):
-        table.collect_garbage(older_than=timedelta(0), versions_older_than=timedelta(0))
+    handle, table = create_emptied(tmp_path, (1, 2, 3))
     reader = mw.open_table(table.uri)
     assert [one.values for one in reader.snapshot().regions] == [None] * 3
     for key in (1, 2, 3):

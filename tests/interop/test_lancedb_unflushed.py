@@ -87,18 +87,6 @@ def test_a_claim_replays_them_and_each_fences_the_other(
     assert table.check().ok
 
 
-def test_a_killed_writer_of_lancedb_loses_nothing(
-    lancedb: Handle, table: Any, tmp_path: Path
-) -> None:
-    """Nobody closes or flushes it; ours flushes what it wrote, and LanceDB finds that."""
-    lancedb.upsert({3: "theirs"})
-    with table.writer() as writer:
-        writer.delete([1])
-        writer.flush()
-    expected = {2: "base", 3: "theirs"}
-    assert read(table) == expected == open_handle(tmp_path).read()
-
-
 def changes(table: Any, after: Any = None) -> list[tuple[Any, ...]]:
     found = table.changes(region=UNSHARDED_ID, after=after).read_all()
     names = ("_change", "id", "v", "_position", "_generation")
@@ -178,24 +166,6 @@ def test_a_generation_published_beside_them_is_in_its_place_or_an_error(
     found = table.changes(after=end).read_all()
     assert found["v"].to_pylist() == ["theirs again"]
     assert [one[2] for one in changes(table, changes(table, after)[0][3:])] == ["theirs again"]
-
-
-def test_collection_keeps_what_is_not_flushed_and_lancedb_reads_on(
-    lancedb: Handle, table: Any, tmp_path: Path
-) -> None:
-    expected = {1: "base", 2: "base"}
-    for turn in range(4):
-        for key in (2, 3 + turn):
-            lancedb.upsert({key: f"turn {turn}"})
-            expected[key] = f"turn {turn}"
-        if turn % 2:
-            lancedb.close()
-            table.merge()
-        table.collect_garbage(older_than=NOW)
-        assert read(table) == expected == lancedb.read()
-    assert open_handle(tmp_path).read() == expected
-    assert table.check().ok
-    assert len(table.wal()) < 6
 
 
 def test_a_column_of_lance_s_that_is_not_known_is_an_error_that_says_so(

@@ -4,25 +4,23 @@ refused by everybody, and copied into a new table without losing a row."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from lancedb._lancedb import LsmWriteSpec
 
 import memwal_sql as mw
 from memwal_sql.read.registry import RegionRegistry
 from memwal_sql.write import region_opener
 from planner.regions.ids import region_id
 from tests.docs.pages import blocks
+from tests.each import each
 from tests.interop.lancedb_client import (
     UNSHARDED_ID,
     Handle,
     Rows,
     by_key,
-    create,
-    folder,
+    create_emptied,
     made_by_us,
     open_handle,
     rows,
@@ -106,18 +104,12 @@ def test_readers_writers_and_mergers_refuse_them_also_on_open_handles(twins: Twi
     assert manifests(table.uri)[UNSHARDED_ID].writer_epoch == 1
 
 
-@pytest.mark.parametrize("how", ["manifest", "strong", "one key", "keys"])
+@each("how", ["manifest", "strong", "one key", "keys"])
 def test_the_first_query_that_finds_rows_of_a_region_without_values_refuses_it(
     how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Protocol rule 11: until then nothing tells that it has the values of another one."""
-    handle = create(tmp_path, LsmWriteSpec.identity("id"))
-    handle.upsert({1: "theirs"})
-    handle.close()
-    table = mw.open_table(folder(tmp_path))
-    table.merge()
-    for _ in range(2):
-        table.collect_garbage(older_than=timedelta(0), versions_older_than=timedelta(0))
+    handle, table = create_emptied(tmp_path, [1])
     with monkeypatch.context() as patch:
         patch.setattr(RegionRegistry, "manifest_of", lambda *_: None)
         patch.setattr(
