@@ -13,7 +13,6 @@ from threading import Thread
 from typing import Any
 from unittest.mock import patch
 
-import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
@@ -32,28 +31,7 @@ from tests.model.opened import opened_over
 from tests.model.process import as_another_process
 from tests.model.waiting import LONGEST_SECONDS, eventually, reached
 from tests.soak import IS_SOAK
-
-SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("v", pa.int64())])
-KEYS = range(8)
-
-
-def rows(value: int) -> dict[str, Any]:
-    return {"id": KEYS, "v": [value] * len(KEYS)}
-
-
-def values(table: mw.Table) -> set[int]:
-    return set(table.to_arrow(["v"])["v"].to_pylist())
-
-
-def elsewhere(uri: str) -> set[int]:
-    with as_another_process():
-        return values(mw.open_table(uri))
-
-
-def created(uri: str, regions: str | None = None) -> str:
-    with mw.create_table(uri, SCHEMA, "id", regions=regions).writer() as writer:
-        writer.upsert(rows(0))
-    return uri
+from tests.transactions.tables import created, elsewhere, rows, values
 
 
 def started(call: Callable[[], object]) -> Thread:

@@ -21,54 +21,36 @@ from memwal_sql.storage.records.transactions import Transactions
 from tests.model.faults import Fault, FaultyStore, Kind
 from tests.model.opened import opened_over
 from tests.model.process import Process, as_another_process
+from tests.transactions.tables import after_look, created, rows, values
 
-SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("v", pa.int64())])
-KEYS = range(8)
 RECORD = "/transactions/"
 
 
 @pytest.fixture
 def uri(fast_folder: Path) -> str:
-    uri = str(fast_folder / "table")
-    with mw.create_table(uri, SCHEMA, "id", regions="bucket(id, 3)").writer() as writer:
-        writer.upsert(rows(0))
-    return uri
-
-
-def rows(value: int) -> dict[str, Any]:
-    return {"id": KEYS, "v": [value] * len(KEYS)}
-
-
-def values(table: mw.Table) -> set[int]:
-    return set(table.to_arrow(["v"])["v"].to_pylist())
+    return created(str(fast_folder / "table"), "bucket(id, 3)")
 
 
 @pytest.mark.parametrize("flushes", [False, True])
 @pytest.mark.parametrize("read_first", [1, 2])
 def test_a_read_that_a_transaction_overtakes_between_two_regions_is_whole(
-    uri: str, monkeypatch: pytest.MonkeyPatch, flushes: bool, read_first: int
+    uri: str, flushes: bool, read_first: int
 ) -> None:
     """T11, T12: what was looked at too early is looked at again, or the others are cut."""
     reader = mw.open_table(uri)
-    end_read, count = RegionReader.end_read, 0
 
-    def overtaken(self: RegionReader, *given: Any) -> Any:
-        nonlocal count
-        unflushed = end_read(self, *given)
-        count += 1
-        if count == read_first:
-            with as_another_process(), mw.open_table(uri).writer() as writer:
-                writer.upsert(rows(1), atomic=True)
-                if flushes:
-                    writer.flush()
-        return unflushed
+    def write() -> None:
+        with as_another_process(), mw.open_table(uri).writer() as writer:
+            writer.upsert(rows(1), atomic=True)
+            if flushes:
+                writer.flush()
 
     with as_another_process():
         assert values(reader) == {0}
-        monkeypatch.setattr(RegionReader, "end_read", overtaken)
-        assert len(values(reader)) == 1
-        assert values(reader) == {1}
-        assert count > 3
+        with after_look(read_first, write) as looks:
+            assert len(values(reader)) == 1
+            assert values(reader) == {1}
+        assert len(looks) > 3
 
 
 DAYS = pa.schema(
@@ -168,27 +150,17 @@ def read_pinned(table: mw.Table) -> list[int]:
 
 
 @pytest.mark.parametrize("read_first", [1, 2])
-def test_a_read_of_two_tables_is_whole_beside_a_read_of_one(
-    uri: str, monkeypatch: pytest.MonkeyPatch, read_first: int
-) -> None:
+def test_a_read_of_two_tables_is_whole_beside_a_read_of_one(uri: str, read_first: int) -> None:
     """Another thread's read has the transaction in one table: it knows nothing of the other one,
     which this read has looked at before."""
-    other = f"{uri}-other"
-    with mw.create_table(other, SCHEMA, "id").writer() as writer:
-        writer.upsert(rows(0))
+    other = created(f"{uri}-other")
     first, second = mw.open_table(uri), mw.open_table(other)
-    end_read, count = RegionReader.end_read, 0
 
-    def overtaken(self: RegionReader, *given: Any) -> Any:
-        nonlocal count
-        unflushed = end_read(self, *given)
-        count += 1
-        if count == read_first:
-            with mw.transaction(mw.open_table(uri), mw.open_table(other)) as tx:
-                for table in ("table", "table-other"):
-                    tx.upsert(table, rows(1))
-            assert values(second) == {1}
-        return unflushed
+    def write() -> None:
+        with mw.transaction(mw.open_table(uri), mw.open_table(other)) as tx:
+            for table in ("table", "table-other"):
+                tx.upsert(table, rows(1))
+        assert values(second) == {1}
 
     def read() -> set[int]:
         tx = mw.transaction(first, second)
@@ -196,9 +168,9 @@ def test_a_read_of_two_tables_is_whole_beside_a_read_of_one(
 
     with as_another_process():
         assert read() == {0}
-        monkeypatch.setattr(RegionReader, "end_read", overtaken)
-        assert len(read()) == 1
-        assert read() == {1}
+        with after_look(read_first, write):
+            assert len(read()) == 1
+            assert read() == {1}
 
 
 @pytest.fixture
@@ -210,35 +182,25 @@ def paused(uri: str) -> tuple[mw.Table, Fault]:
 
 @pytest.mark.parametrize("read_first", [1, 2])
 def test_a_read_that_a_record_overtakes_between_two_regions_is_whole(
-    uri: str,
-    paused: tuple[mw.Table, Fault],
-    within: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    read_first: int,
+    uri: str, paused: tuple[mw.Table, Fault], within: Any, read_first: int
 ) -> None:
     """T10: a tail stops before an intent that is undecided, as the regions looked at next may have
     it committed."""
     table, fault = paused
     pool: Executor = within(ThreadPoolExecutor(1))
     reader = mw.open_table(uri)
-    end_read, count = RegionReader.end_read, 0
 
-    def overtaken(self: RegionReader, *given: Any) -> Any:
-        nonlocal count
-        unflushed = end_read(self, *given)
-        count += 1
-        if count == read_first:
-            fault.resume.set()
-            writing.result()
-        return unflushed
+    def commit() -> None:
+        fault.resume.set()
+        writing.result()
 
     with as_another_process(), table.writer() as writer:
         assert values(reader) == {0}
         writing = pool.submit(writer.upsert, rows(1), atomic=True)
         assert fault.paused.wait(30)
-        monkeypatch.setattr(RegionReader, "end_read", overtaken)
-        assert len(values(reader)) == 1
-        assert values(reader) == {1}
+        with after_look(read_first, commit):
+            assert len(values(reader)) == 1
+            assert values(reader) == {1}
 
 
 def test_a_claimant_decides_over_an_intent_that_it_finds(
@@ -269,7 +231,7 @@ def test_nobody_appends_behind_an_intent_before_its_record_is_there(
     table, fault = paused
     pool: Executor = within(ThreadPoolExecutor(3))
     with table.writer() as writer:
-        first = writer.upsert({"id": KEYS, "v": [0] * len(KEYS)})
+        first = writer.upsert(rows(0))
         writing = pool.submit(writer.upsert, rows(1), atomic=True)
         assert fault.paused.wait(30)
         behind = pool.submit(writer.upsert, {"id": [0], "v": [1]})
@@ -293,7 +255,7 @@ def test_a_flush_does_not_take_an_intent_that_is_undecided(
     table, fault = paused
     pool: Executor = within(ThreadPoolExecutor(2))
     with table.writer() as writer:
-        writer.upsert({"id": KEYS, "v": [0] * len(KEYS)})
+        writer.upsert(rows(0))
         writer.flush()
         writing = pool.submit(writer.upsert, rows(1), atomic=True)
         assert fault.paused.wait(30)

@@ -13,20 +13,17 @@ from pathlib import Path
 from threading import Barrier
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
 from memwal_sql.errors import ConflictError, FencedError, MemWalError
-from memwal_sql.read.region import RegionReader
 from tests.model.opened import Remote, opened_over
 from tests.model.process import Process, as_another_process, forget_writers
+from tests.transactions.tables import after_look, created, rows
 from tests.write.hooked_store import Call, HookedStore
 
-SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("v", pa.int64())])
 N = 4
 """The regions of each table."""
-KEYS = range(16)
 LONGEST_SECONDS = 20
 
 Requests = Counter[str]
@@ -55,10 +52,7 @@ class Client:
 
     def _opened(self, folder: Path) -> mw.Table:
         if not folder.exists():
-            made = mw.create_table(str(folder), SCHEMA, "id", regions=f"bucket(id, {N})")
-            with made.writer() as writer:
-                writer.upsert(rows(0))
-            forget_writers(str(folder))
+            forget_writers(created(str(folder), f"bucket(id, {N})"))
         return opened_over(str(folder), lambda store: HookedStore(Remote(store), self.note))
 
     def claim(self) -> None:
@@ -92,10 +86,6 @@ def _place(path: str) -> str:
         if f"/{part}" in path:
             return part
     return {"_versions": "base", "_mem_wal": "regions"}[path.split("/", maxsplit=1)[0]]
-
-
-def rows(value: int, keys: Any = KEYS) -> dict[str, Any]:
-    return {"id": list(keys), "v": [value] * len(keys)}
 
 
 @pytest.fixture
@@ -252,9 +242,7 @@ def test_requests_of_strong_reads(client: Client, fast_folder: Path) -> None:
 
 
 @pytest.mark.parametrize("flushes", [False, True])
-def test_requests_of_a_read_that_is_overtaken(
-    fast_folder: Path, monkeypatch: pytest.MonkeyPatch, flushes: bool
-) -> None:
+def test_requests_of_a_read_that_is_overtaken(fast_folder: Path, flushes: bool) -> None:
     """A transaction comes between the first region and the others. The tails of these are cut, at
     the price of its record; where they were flushed, all regions are looked at again, twice."""
     requests: dict[bool, Requests] = {}
@@ -264,31 +252,18 @@ def test_requests_of_a_read_that_is_overtaken(
         client.claim()
         reader = Client(fast_folder / str(atomic))
         table = opened_over(client.table.uri, partial(HookedStore, hook=reader.note))
-        end_read, count = RegionReader.end_read, 0
 
-        def overtaken(
-            self: RegionReader,
-            *given: Any,
-            client: Client = client,
-            atomic: bool = atomic,
-            end_read: Any = end_read,
-        ) -> Any:
-            nonlocal count
-            unflushed = end_read(self, *given)
-            count += 1
-            if count == 1:
-                client.writer.upsert(rows(1), atomic=atomic)
-                if flushes:
-                    client.writer.flush()
-            return unflushed
+        def write(client: Client = client, atomic: bool = atomic) -> None:
+            client.writer.upsert(rows(1), atomic=atomic)
+            if flushes:
+                client.writer.flush()
 
         with as_another_process():
             for _ in range(3):
                 table.to_arrow()
-            with monkeypatch.context() as patched:
-                patched.setattr(RegionReader, "end_read", overtaken)
+            with after_look(1, write) as looked_at:
                 requests[atomic] = reader.requests(table.to_arrow)
-        looks[atomic] = count // N
+        looks[atomic] = len(looked_at) // N
     if flushes:
         assert looks == {False: 1, True: 3}
     else:
