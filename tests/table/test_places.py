@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from tests.each import each
 from tests.model.writing import session_of
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string())])
@@ -50,12 +49,6 @@ def test_every_spelling_of_a_place_sees_this_process_s_buffered_rows(tmp_path: P
         writer.upsert({"id": [3], "v": ["z"]})  # no INSERT has fenced it
 
 
-@each("uri", ["", "memory://", "file://", "s3://", "file:/abs"])
-def test_a_uri_that_names_no_place_is_refused(uri: str) -> None:
-    with pytest.raises(mw.InvalidCallError, match="names no"):
-        mw.create_table(uri, SCHEMA, "id")
-
-
 def test_a_pinned_handle_changes_nothing_and_shows_nothing_newer(tmp_path: Path) -> None:
     table = mw.create_table(tmp_path / "t", SCHEMA, "id")
     with table.writer() as writer:
@@ -73,12 +66,6 @@ def test_a_pinned_handle_changes_nothing_and_shows_nothing_newer(tmp_path: Path)
             with pytest.raises(mw.InvalidCallError, match="reads version"):
                 call()
     assert table.scan().read_all().num_rows == 1
-
-
-@each("name", ["", "a`b", "a.b"])
-def test_a_column_that_could_not_be_read_again_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(mw.InvalidCallError, match="rename"):
-        mw.create_table(tmp_path / "t", SCHEMA.append(pa.field(name, pa.int64())), "id")
 
 
 def test_a_filtered_scan_takes_names_with_quotes(tmp_path: Path) -> None:
