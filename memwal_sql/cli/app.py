@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from memwal_sql.cli import integrity as care
-from memwal_sql.cli import jobs, load, query, show, tail
+from memwal_sql.cli import jobs, load, manage, query, show, tail
 from memwal_sql.cli.exit_codes import ExitCode, exit_code_of
 from memwal_sql.cli.options import ERROR_DETAILS
 from memwal_sql.cli.output import json_line, print_line, remark
@@ -97,7 +97,6 @@ app = typer.Typer(
     name="memwal",
     cls=_Commands,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -176,6 +175,12 @@ for command in (
     jobs.snapshot,
     jobs.gc,
     care.checkpoint,
+    manage.versions,
+    manage.tag,
+    manage.restore,
+    manage.create_index,
+    manage.drop_index,
+    manage.drop,
     tail.tail,
     care.check,
     care.upgrade,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -95,3 +97,28 @@ def duration(text: str, option: str) -> timedelta:
         return timedelta(seconds=sum(int(number) * _UNITS[unit] for number, unit in parts))
     except OverflowError:
         raise InvalidCallError(f"{option} {text!r} is longer than 999999999d") from None
+
+
+def pairs(option: str, texts: list[str] | None) -> Iterator[tuple[str, str]]:
+    """`NAME=VALUE` texts. Raises InvalidCallError for other texts, and for a name that is given
+    twice."""
+    seen = set()
+    for text in texts or ():
+        name, separator, value = text.partition("=")
+        if not separator or not name or name in seen:
+            raise InvalidCallError(f"{option} {text!r}: write NAME=VALUE, and each name once")
+        seen.add(name)
+        yield name, value
+
+
+def named_values(option: str, texts: list[str] | None) -> dict[str, Any]:
+    """`NAME=VALUE` texts with values in JSON, or texts as they are. Raises as `pairs`."""
+    return {name: _value(value) for name, value in pairs(option, texts)}
+
+
+def _value(text: str) -> Any:
+    """The value of a parameter: JSON, or the text as it is."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -22,9 +21,12 @@ from memwal_sql.cli.options import (
     Timestamp,
     Uri,
     Version,
+    named_values,
     opened,
+    pairs,
 )
 from memwal_sql.cli.output import print_line, remark, show_json
+from memwal_sql.cli.prompt import prompt
 from memwal_sql.cli.results import RowFormat, format_for, write_rows
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.session.register import register
@@ -37,6 +39,7 @@ from memwal_sql.statements.transactions import open_transaction
 from memwal_sql.table import Table
 
 _NAME = "t"
+Answer = tuple[pa.Schema, Iterator[pa.RecordBatch]]
 
 Query = Annotated[
     str | None,
@@ -109,22 +112,34 @@ def sql(
     Put them in single quotes: in double ones a shell replaces $name by its own variables.
 
     They are those of mw.sql: queries, INSERT, DELETE, UPDATE, CALL memwal.merge('t') and so on.
+    Without any, a terminal asks for them, one after the other.
     """
     form = format_for(output, to)
-    text = _text(query, file)
+    asks = query is None and file is None and to is None and sys.stdin.isatty()
+    text = "" if asks else _text(query, file)
     with ExitStack() as stack:
         table = opened(uri, options, version=version, timestamp=timestamp, checkpoint=checkpoint)
         tables = {_NAME: stack.enter_context(table)}
-        for name, place in _pairs("--table", more):
+        for name, place in pairs("--table", more):
             if table_name(name) in map(table_name, tables):
                 raise InvalidCallError(f"--table {name}={place}: give it a name that no other has")
             tables[name] = stack.enter_context(opened(place, options))
-        values = {name: _value(value) for name, value in _pairs("--param", parameters)}
-        schema, rows = _run(_session(tables, consistency), text, values)
-        if schema.names or form is RowFormat.JSON:
-            write_rows(schema, rows, form, to, max_rows)
-        else:  # a statement without an answer, as CREATE VIEW is; INSERT and COPY return a count
-            remark("done, in a session that ends with this command")
+        values = named_values("--param", parameters)
+        context = _session(tables, consistency)
+        if asks:
+            prompt(lambda text: _answer(_run(context, text, {}), form, None, max_rows))
+            return
+        answer = _run(context, text, values)
+        _check_committed(context)
+        _answer(answer, form, to, max_rows)
+
+
+def _answer(answer: Answer, form: RowFormat, to: Path | None, max_rows: int | None) -> None:
+    schema, rows = answer
+    if schema.names or form is RowFormat.JSON:
+        write_rows(schema, rows, form, to, max_rows)
+    else:  # a statement without an answer, as CREATE VIEW is; INSERT and COPY return a count
+        remark("done, in a session that ends with this command")
 
 
 def explain(
@@ -143,7 +158,7 @@ def explain(
     checkpoint: CheckpointName = None,
 ) -> None:
     """Show the plan of a SQL statement."""
-    values = {name: _value(value) for name, value in _pairs("--param", parameters)}
+    values = named_values("--param", parameters)
     text = f"EXPLAIN {'ANALYZE ' if analyze else ''}{_text(query, file)}"
     _check_parameters([text], values)
     with opened(uri, options, version=version, timestamp=timestamp, checkpoint=checkpoint) as table:
@@ -169,31 +184,11 @@ def _text(query: str | None, file: Path | None) -> str:
         raise InvalidCallError(f"the statement can't be read: {error}") from None
 
 
-def _pairs(option: str, texts: list[str] | None) -> Iterator[tuple[str, str]]:
-    """`NAME=VALUE` texts. Raises InvalidCallError for other texts, and for a name that is given
-    twice."""
-    seen = set()
-    for text in texts or ():
-        name, separator, value = text.partition("=")
-        if not separator or not name or name in seen:
-            raise InvalidCallError(f"{option} {text!r}: write NAME=VALUE, and each name once")
-        seen.add(name)
-        yield name, value
-
-
 def _check_parameters(texts: Sequence[str], parameters: Mapping[str, Any]) -> None:
     """Raise InvalidCallError for parameters that none of the texts has."""
     with errors_of_calls():
         unused = parameters.keys() - {name for text in texts for name in parameters_of(text)}
     refuse_unused(unused, "$name; within double quotes a shell replaces it, so use single quotes")
-
-
-def _value(text: str) -> Any:
-    """The value of a parameter: JSON, or the text as it is."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _session(tables: Mapping[str, Table], consistency: str) -> datafusion.SessionContext:
@@ -203,9 +198,7 @@ def _session(tables: Mapping[str, Table], consistency: str) -> datafusion.Sessio
     return context
 
 
-def _run(
-    context: datafusion.SessionContext, text: str, parameters: Mapping[str, Any]
-) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+def _run(context: datafusion.SessionContext, text: str, parameters: Mapping[str, Any]) -> Answer:
     """The columns of the last statement's result, and its batches as they come."""
     frame: datafusion.DataFrame | None = None
     with errors_of_calls():
@@ -218,11 +211,14 @@ def _run(
         frame = run(context, statement, parameters)
     if frame is None:
         raise InvalidCallError("there is no statement in the text")
+    return frame.schema(), _batches(context, frame)
+
+
+def _check_committed(context: datafusion.SessionContext) -> None:
     if open_transaction(context) is not None:
         raise InvalidCallError(
             "the statements end within a transaction, and nothing of it was written: add COMMIT"
         )
-    return frame.schema(), _batches(context, frame)
 
 
 def _batches(

@@ -391,20 +391,23 @@ def test_storage_options_reach_the_store(tmp_path: Path) -> None:
 MANUAL = page("docs/command-line.md")
 
 
+def command_names() -> list[str]:
+    commands = application.app.registered_commands
+    return [c.callback.__name__.replace("_", "-") for c in commands if c.callback]
+
+
 def test_the_manual_has_every_exit_code_and_every_command() -> None:
     (codes,) = re.findall(r"\| exit code \| meaning \|\n\|---\|---\|\n((?:\|.*\n)+)", MANUAL)
     named = {int(n) for row in codes.splitlines() for n in re.findall(r"\d+", row.split("|")[1])}
     assert named == {code.value for code in ExitCode}
     (commands,) = re.findall(r"\| command \| what it does \|\n\|---\|---\|\n((?:\|.*\n)+)", MANUAL)
-    listed = re.findall(r"`(\w+)`", "".join(row.split("|")[1] for row in commands.splitlines()))
-    known = [one.callback.__name__ for one in application.app.registered_commands if one.callback]
-    assert sorted(listed) == sorted(known)
+    listed = re.findall(r"`([\w-]+)`", "".join(row.split("|")[1] for row in commands.splitlines()))
+    assert sorted(listed) == sorted(command_names())
 
 
 def test_help_names_every_command() -> None:
     text = call("--help")
-    for command in application.app.registered_commands:
-        name = command.callback.__name__ if command.callback else ""
+    for name in command_names():
         assert name in text
         assert call(name, "--help")
 
