@@ -3,6 +3,7 @@ indexes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.text import Text
@@ -11,10 +12,8 @@ from rich.tree import Tree
 from memwal_sql.view.terminal import render_html, render_text
 from memwal_sql.view.texts import count_text, share, size_text
 
-_STYLES = {"merged": "green", "flushed": "yellow", "memtable": "cyan"}
 # The tree shows this many, and the number of the others.
 _MOST_REGIONS = 50
-_MOST_GENERATIONS = 20
 
 
 @dataclass(frozen=True)
@@ -138,32 +137,38 @@ def _tree(view: Overview) -> Tree:
     if view.regions is None:
         tree.add(Text("no states of regions were recorded at this version", "yellow"))
         return tree
+    regions = tree.add(Text.assemble(("in front of it ", "bold"), _front_text(view.regions)))
     for region in view.regions[:_MOST_REGIONS]:
-        _add_region(tree, region)
-    if len(view.regions) > _MOST_REGIONS:
-        tree.add(Text(f"and {len(view.regions) - _MOST_REGIONS} more regions", "dim"))
-    return tree
-
-
-def _add_region(tree: Tree, region: RegionView) -> None:
-    branch = tree.add(
-        Text.assemble(("region ", "dim"), (region.name, "bold"), " ", _region_text(region))
-    )
-    for generation in region.generations[-_MOST_GENERATIONS:]:
-        branch.add(
-            Text.assemble(
-                (f"{generation.state} ", _STYLES[generation.state]), _generation_text(generation)
-            )
+        regions.add(
+            Text.assemble(("region ", "dim"), (region.name, "bold"), " ", _region_text(region))
         )
-    hidden = len(region.generations) - _MOST_GENERATIONS
-    if hidden > 0:
-        branch.add(Text(f"and {hidden} older generations", "dim"))
+    if len(view.regions) > _MOST_REGIONS:
+        regions.add(Text(f"and {len(view.regions) - _MOST_REGIONS} more regions", "dim"))
+    return tree
 
 
 def _base_text(view: Overview) -> str:
     """The base table in a line."""
     parts = [count_text(view.rows, "row"), size_text(view.bytes)]
     return f"version {view.version}: {', '.join([*parts, count_text(view.fragments, 'fragment')])}"
+
+
+def _front_text(regions: Sequence[RegionView]) -> str:
+    """What waits in front of the base table, in a line."""
+    flushed = [g for region in regions for g in region.generations if g.state == "flushed"]
+    unflushed = sum(region.unflushed_rows for region in regions)
+    parts = [count_text(len(regions), "region")]
+    if flushed:
+        rows = count_text(_total([generation.rows for generation in flushed]), "row")
+        size = size_text(_total([generation.bytes for generation in flushed]))
+        parts.append(f"{count_text(len(flushed), 'generation')} to merge with {rows}, {size}")
+    if unflushed:
+        parts.append(f"{count_text(unflushed, 'row')} not flushed")
+    return ", ".join(parts if len(parts) > 1 else [*parts, "nothing waits"])
+
+
+def _total(counts: Sequence[int | None]) -> int | None:
+    return None if None in counts else sum(count or 0 for count in counts)
 
 
 def _format_text(view: Overview) -> str:
@@ -182,12 +187,6 @@ def _region_text(region: RegionView) -> str:
     if region.status != "active":
         parts.append(region.status)
     return ", ".join(parts)
-
-
-def _generation_text(generation: GenerationView) -> str:
-    """A generation in a line, without its state."""
-    rows, size = count_text(generation.rows, "row"), size_text(generation.bytes)
-    return f"generation {generation.generation}: {rows}, {size}"
 
 
 def _index_text(index: IndexView, rows: int) -> str:

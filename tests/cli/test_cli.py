@@ -51,7 +51,7 @@ def table(tmp_path: Path) -> Any:
 def test_info_draws_the_tree_and_tells_machines_the_same(table: Any) -> None:
     text = call("info", table.uri)
     assert "format version 2, storage version 2." in text
-    assert table.uri in text and "id_bucket=0" in text and "flushed generation 1" in text
+    assert table.uri in text and "id_bucket=0" in text and "2 generations to merge" in text
     found = as_json("info", table.uri)
     assert found["primary_key"] == ["id"] and found["rows"] == 0
     assert sum(g["rows"] for r in found["regions"] for g in r["generations"]) == 12

@@ -64,5 +64,5 @@ def test_a_notebook_draws_a_tree_once_and_in_a_font_for_it(
         html = shown._repr_html_()
         assert re.match(r'<pre style="font-family:[^"]*monospace', html)
         assert "base table" in html
-    assert "└── base table" in str(table.overview()) and "\x1b" not in str(table.overview())
+    assert "├── base table" in str(table.overview()) and "\x1b" not in str(table.overview())
     assert capsys.readouterr().out == ""
