@@ -23,7 +23,7 @@ PROJECT = PYPROJECT["project"]
 PACKAGES: list[str] = PYPROJECT["tool"]["maturin"]["python-packages"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 # What may import the packages of an extra: nothing else imports these.
-OPTIONAL = {"spark": Path("memwal_sql/spark")}
+OPTIONAL = {"otel": Path("memwal_sql/telemetry.py"), "spark": Path("memwal_sql/spark")}
 DEVELOPMENT = "dev"  # its packages serve tests, benchmarks and the demo
 # Not installed for tests; their modules have the names of their distributions.
 ELSEWHERE = [*EXTRAS["bench"], *EXTRAS["look"]]
@@ -62,6 +62,13 @@ def imported(path: Path) -> set[str]:
     return {name for name in found if name.partition(".")[0] not in sys.stdlib_module_names | ours}
 
 
+@cache
+def loaded(path: Path) -> set[str]:
+    """The modules that a file imports by name, when they are needed."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+    return set(re.findall(r'import_module\("([a-z_.]+)"\)', text))
+
+
 def owners(module: str) -> set[str]:
     """The distributions that a module may have come from."""
     top = module.partition(".")[0]
@@ -95,7 +102,8 @@ def test_a_package_imports_only_what_is_declared(package: str) -> None:
 
 
 def test_every_dependency_is_imported() -> None:
-    used = {one for package in PACKAGES for path in files_of(package) for one in imported(path)}
+    paths = [path for package in PACKAGES for path in files_of(package)]
+    used = {module for path in paths for module in imported(path) | loaded(path)}
     owned = set().union(*map(owners, used))
     assert named(PROJECT["dependencies"]) <= owned
     for extra in OPTIONAL:
