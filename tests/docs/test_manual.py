@@ -43,6 +43,14 @@ def test_the_api_has_every_public_name() -> None:
     assert sorted(named) == sorted(mw.__all__)
 
 
+def test_every_error_has_a_remedy_on_the_page_of_troubleshooting() -> None:
+    kinds = [getattr(mw, name) for name in mw.__all__]
+    errors = {
+        kind.__name__ for kind in kinds if isinstance(kind, type) and issubclass(kind, Exception)
+    }
+    assert errors - {"MemWalError"} <= set(re.findall(r"`(\w+)`", page("docs/troubleshooting.md")))
+
+
 def test_the_start_page_has_the_first_example_of_the_readme() -> None:
     assert block("README.md", "python") == blocks("docs/index.md")[1]
 
