@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import memwal_sql as mw
 from memwal_sql.cli.app import app
 from memwal_sql.cli.exit_codes import ExitCode
 from tests.cli.calls import call, failing
+from tests.each import each
 
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
 
@@ -41,12 +43,10 @@ def test_statements_that_write_run_with_their_counts(uri: str) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [("3", 3), ("1.5", 1.5), ("true", True), ("null", None), ("a b", "a b"), ("[1, 2]", [1, 2])],
-)
-def test_parameters_are_json_or_texts(uri: str, text: str, value: object) -> None:
-    assert rows(uri, "SELECT $p AS p", "--param", f"p={text}") == [{"p": value}]
+def test_parameters_are_json_or_texts(uri: str) -> None:
+    values = {"3": 3, "1.5": 1.5, "true": True, "null": None, "a b": "a b", "[1, 2]": [1, 2]}
+    for text, value in values.items():
+        assert rows(uri, "SELECT $p AS p", "--param", f"p={text}") == [{"p": value}]
 
 
 def test_several_tables_and_statements_of_a_file(uri: str, tmp_path: Path) -> None:
@@ -110,34 +110,26 @@ def test_tables_are_made_and_jobs_are_called(uri: str, tmp_path: Path) -> None:
     assert rows(uri, f"{opened}; SELECT count(*) AS n FROM c") == [{"n": 3}]
 
 
-@pytest.mark.parametrize(
+UNREADABLE = ("SELECT 'open", "SELECT 1)", "SELECT [1] <-> ", "SELECT 1 + )", " ; ", "/* none */")
+
+
+@each(
     "arguments",
     [
-        ("SELECT 1", "--param", "x"),
-        ("SELECT 1", "--param", "=1"),
-        ("SELECT $x", "--param", "x=1", "--param", "x=2"),
-        ("SELECT 1", "--table", "only-a-name"),
-        ("SELECT 1", "--table", "o=nothing-there"),
-        *(("SELECT 1", "--table", f"{name}={{uri}}") for name in ("t", "T", '"t"', "public.t")),
-        ("SELECT 1", "--table", "o={uri}", "--table", "O={uri}"),
-        (" ; ",),
-        ("SELECT 'open",),
+        *product(("sql", "explain"), UNREADABLE),
+        ("explain", "SELECT 1; SELECT 2"),
+        ("sql", "SELECT 1", "--param", "x"),
+        ("sql", "SELECT 1", "--param", "=1"),
+        ("sql", "SELECT $x", "--param", "x=1", "--param", "x=2"),
+        ("sql", "SELECT 1", "--table", "only-a-name"),
+        ("sql", "SELECT 1", "--table", "o=nothing-there"),
+        *(("sql", "SELECT 1", "--table", f"{name}={{}}") for name in ("t", "T", '"t"', "public.t")),
+        ("sql", "SELECT 1", "--table", "o={}", "--table", "O={}"),
     ],
 )
 def test_bad_calls_are_calls_to_change(uri: str, arguments: tuple[str, ...]) -> None:
-    failing("sql", uri, *(one.replace("{uri}", uri) for one in arguments), code=ExitCode.CALL)
-
-
-@pytest.mark.parametrize("command", ["sql", "explain"])
-@pytest.mark.parametrize("text", ["SELECT 'open", "SELECT 1)", "SELECT [1] <-> ", "SELECT 1 + )"])
-def test_a_text_that_can_not_be_read_is_an_error_of_ours(uri: str, command: str, text: str) -> None:
-    assert failing(command, uri, text, code=ExitCode.CALL).startswith("InvalidCallError: ")
-
-
-@pytest.mark.parametrize("text", ["SELECT 1; SELECT 2", " ; ", "/* nothing */"])
-def test_a_plan_is_that_of_one_statement(uri: str, text: str) -> None:
-    assert failing("explain", uri, text, code=ExitCode.CALL).startswith("InvalidCallError: ")
-    assert "physical_plan" in call("explain", uri, "SELECT 1;")
+    command, *others = (one.replace("{}", uri) for one in arguments)
+    assert failing(command, uri, *others, code=ExitCode.CALL).startswith("InvalidCallError: ")
 
 
 def test_transactions_of_a_script_and_their_history(uri: str, tmp_path: Path) -> None:

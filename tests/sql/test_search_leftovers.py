@@ -6,6 +6,7 @@ Never is a condition that could choose what is ranked applied after the best row
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import datafusion
@@ -16,6 +17,7 @@ from datafusion import col, functions, lit
 import memwal_sql as mw
 from tests.each import each, refusals
 from tests.plans.golden import physical_plan
+from tests.soak import usual
 from tests.sql.searching import Searched
 
 Q = [0.3, -0.1, 0.2, 0.5]
@@ -160,8 +162,11 @@ def test_so_do_those_that_datafusion_makes_of_other_queries(searched: Searched) 
 
 
 @each("kind", ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
-@each("on", ["s.lang = l.lang", "s.lang > l.lang", "s.id > 3 AND s.lang = l.lang"])
-@each("hashed", ["true", "false"])
+@each(
+    "on, hashed",
+    usual([*product(["s.lang = l.lang", "s.lang > l.lang", "s.id > 3 AND s.lang = l.lang"],
+                    ["true", "false"])], 3),
+)  # fmt: skip
 def test_joins_are_not_refused(searched: Searched, kind: str, on: str, hashed: str) -> None:
     context = searched.context({"datafusion.optimizer.prefer_hash_join": hashed})
     for tables in (f"{NEAREST} s {kind} labels l", f"labels l {kind} {NEAREST} s"):

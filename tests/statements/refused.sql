@@ -135,6 +135,8 @@ MERGE INTO w USING m ON w.id = m.column2 WHEN MATCHED THEN DELETE RETURNING nope
 
 -- CREATE, ALTER, DROP
 CREATE TABLE u (id INT) LOCATION 'other' !! PRIMARY KEY \(columns\) .*column 16: '\('
+CREATE TABLE u (id BIGINT PRIMARY KEY, s TEXT) !! LOCATION.*catalog
+CREATE TABLE IF NOT EXISTS u (id BIGINT, PRIMARY KEY (id)) !! LOCATION.*catalog
 CREATE TABLE u LOCATION 'other' AS SELECT 1 AS id !! PRIMARY KEY \(columns\)
 CREATE TABLE u (id INT PRIMARY KEY) USING memwal !! LOCATION 'folder' is missing
 CREATE TABLE u (id INT PRIMARY KEY, PRIMARY KEY (id)) LOCATION 'other' !! only one primary
@@ -272,6 +274,11 @@ DELETE FROM t FOR VERSION AS OF 1 !! restore\(
 INSERT INTO t VERSION AS OF 1 VALUES (1) !! restore\(
 MERGE INTO t VERSION AS OF 1 USING s ON t.id = s.id WHEN MATCHED THEN DELETE !! restore\(
 COPY t FROM 'f.csv' !! found: FROM
+COPY t TO 'b.csv' WITH (FORMAT csv) !! 
+COPY t TO STDOUT !! 
+COPY t TO 'b' !! 
+DELETE FROM t WHERE 1 / (n - n) = 0 !! Divide by zero
+SELECT 1 / 0 !! Divide by zero
 CALL merge('t') !! CALL memwal\.merge\('table', ...\)
 SELECT * FROM t WHERE match(n, '1') !! no column of texts
 DELETE t WHERE id = 1 !! Expected: FROM, found: t, at line 1, column 8: 't'

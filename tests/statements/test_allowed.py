@@ -122,14 +122,3 @@ def test_options_allow_kinds_of_statements(
                     mw.sql(session, text, options=only)
     for text in (*kinds["dml"], *kinds["ddl"], *kinds["statements"]):
         mw.sql(session, text, options=datafusion.SQLOptions())
-
-
-def test_a_table_with_a_key_has_a_place(context: datafusion.SessionContext) -> None:
-    """It was a table in memory, whose rows are gone with the process."""
-    for text in (
-        "CREATE TABLE x (id BIGINT PRIMARY KEY, s TEXT)",
-        "CREATE TABLE IF NOT EXISTS x (id BIGINT, PRIMARY KEY (id))",
-    ):
-        with pytest.raises(mw.UnsupportedError, match=r"LOCATION.*catalog"):
-            mw.sql(context, text)
-    mw.sql(context, "CREATE TABLE x (id BIGINT)")

@@ -65,22 +65,6 @@ def test_tables_are_shown_with_their_columns(ctx: datafusion.SessionContext) -> 
     assert {"events", "plain"} <= {one["table_name"] for one in shown}
 
 
-def test_tables_of_ours_have_all_that_registered_ones_have(ctx: datafusion.SessionContext) -> None:
-    name = "lake.public.events"
-    assert rows(ctx, f"SELECT count(*) AS n FROM {name}") == [{"n": 3}]
-    assert ctx.sql(f"SELECT count(*) AS n FROM {name}").to_pylist() == [{"n": 3}]
-    assert rows(ctx, f"INSERT INTO {name} VALUES (4)") == [{"count": 1}]
-    assert rows(ctx, f"DELETE FROM {name} WHERE id IN (SELECT id FROM lake.public.plain)") == [
-        {"count": 3}
-    ]
-    assert rows(ctx, f"SELECT count(*) AS n FROM {name}$regions") == [{"n": 1}]
-    same = f"SELECT a.id FROM {name} AS a JOIN {name} AS b USING (id)"
-    assert rows(ctx, same) == [{"id": 4}]
-    mw.sql(ctx, f"CALL memwal.checkpoint('{name}', 'then')")
-    rows(ctx, f"INSERT INTO {name} VALUES (5)")
-    assert rows(ctx, f"SELECT id FROM {name} VERSION AS OF 'then'") == [{"id": 4}]
-
-
 def test_plain_tables_of_lance_are_read(ctx: datafusion.SessionContext) -> None:
     name = "lake.public.plain"
     assert rows(ctx, f"SELECT count(*) AS n FROM {name}") == [{"n": 3}]
@@ -151,30 +135,6 @@ def test_rows_of_plain_tables_are_counted_as_those_of_other_ones(
         for name in ("lake.public.plain", "same")
     ]
     assert found[0] == found[1]
-
-
-def test_statements_make_change_and_drop_tables_in_the_folder(
-    ctx: datafusion.SessionContext, folder: Path
-) -> None:
-    mw.sql(
-        ctx,
-        "CREATE TABLE lake.public.made (id BIGINT PRIMARY KEY, a TEXT) "
-        "PARTITIONED BY (bucket(id, 2))",
-    )
-    assert mw.open_table(folder / "made.lance").schema.names == ["id", "a"]
-    rows(ctx, "INSERT INTO lake.public.made VALUES (1, 'x')")
-    copy = "CREATE TABLE IF NOT EXISTS lake.public.copy (PRIMARY KEY (id)) AS SELECT * FROM"
-    assert rows(ctx, f"{copy} lake.public.made") == [{"count": 1}]
-    assert rows(ctx, f"{copy} lake.public.made") == []
-    mw.sql(ctx, "ALTER TABLE lake.public.made ADD COLUMN b INT, DROP COLUMN a")
-    assert rows(ctx, "SELECT * FROM lake.public.made") == [{"id": 1, "b": None}]
-    mw.sql(ctx, "CREATE INDEX ON lake.public.made (b)")
-    assert tables(ctx) == ["copy", "events", "made", "plain"]
-    for name in ("made", "copy"):
-        mw.sql(ctx, f"DROP TABLE lake.public.{name}")
-        assert not (folder / f"{name}.lance").exists()
-    mw.sql(ctx, "DROP TABLE IF EXISTS lake.public.made")
-    assert tables(ctx) == ["events", "plain"]
 
 
 def test_datafusion_alone_makes_and_drops_nothing(

@@ -1,6 +1,7 @@
 """When statements that change rows run, what they leave in storage, and what they read."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import datafusion
 import pytest
@@ -78,3 +79,34 @@ def test_a_session_of_another_default_catalog_or_schema_is_refused(
         with pytest.raises(mw.UnsupportedError, match=r"datafusion\.public"):
             mw.sql(ctx, statement)
     assert ctx.sql("SELECT * FROM t").to_pylist() == []
+
+
+def test_counters_count_right_beside_one_another(
+    table: mw.Table, ctx: datafusion.SessionContext
+) -> None:
+    """Three threads add by three kinds of statements, a fourth flushes and merges."""
+    add = "(tenant, id, n) VALUES ('a', $id, 1)"
+    met = "ON t.tenant = s.k AND t.id = s.i"
+    statements = [
+        f"INSERT INTO t {add} ON CONFLICT DO UPDATE SET n = t.n + excluded.n",
+        f"MERGE INTO t USING (SELECT 'a' AS k, $id AS i) AS s {met} WHEN MATCHED THEN "
+        "UPDATE SET n = t.n + 1 WHEN NOT MATCHED THEN INSERT (tenant, id, n) VALUES (s.k, s.i, 1)",
+        "UPDATE t SET n = n + 1 WHERE id = $id AND tenant = 'a'",
+    ]
+    mw.sql(ctx, "INSERT INTO t (tenant, id, n) VALUES ('a', 0, 0), ('a', 1, 0)")
+    turns = 8
+
+    def run(statement: str) -> None:
+        own = datafusion.SessionContext()
+        mw.register(own, "t", table)
+        for turn in range(turns):
+            mw.sql(own, statement, id=turn % 3 if "UPDATE t" not in statement else turn % 2)
+
+    with ThreadPoolExecutor(len(statements)) as pool:
+        running = [pool.submit(run, statement) for statement in statements]
+        while not all(one.done() for one in running):
+            table.flush()
+            table.merge()
+        for one in running:
+            one.result()
+    assert sum(row["n"] for row in live(table)) == turns * len(statements)

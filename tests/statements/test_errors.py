@@ -113,20 +113,6 @@ def test_errors_of_a_query_are_ours_however_it_is_collected(ctx: datafusion.Sess
     assert frame.select("id").sort("id").to_pydict() == {"id": [1, 2]}
 
 
-@pytest.mark.parametrize("statement", ["DELETE FROM t WHERE 1 / (n - n) = 0", "SELECT 1 / 0"])
-def test_arithmetic_that_fails_is_an_error_of_ours(
-    ctx: datafusion.SessionContext, statement: str
-) -> None:
-    with pytest.raises(mw.InvalidCallError, match="Divide by zero"):
-        mw.sql(ctx, statement).collect()
-
-
-@pytest.mark.parametrize("name", ["nope.public.x", "nope.x", "public.x", "x"])
-def test_a_table_of_no_catalog_or_schema_is_none(ctx: datafusion.SessionContext, name: str) -> None:
-    assert mw.sql(ctx, f"ALTER TABLE IF EXISTS {name} ADD COLUMN a INT").to_pylist() == []
-    assert mw.sql(ctx, f"DROP TABLE IF EXISTS {name}").to_pylist() == []
-
-
 @pytest.mark.parametrize(
     "statement",
     [
@@ -142,11 +128,6 @@ def test_plans_name_tables_as_the_statement_does(
     plans = str(mw.sql(ctx, f"EXPLAIN {how} {statement}").to_pydict()["plan"])
     assert how == "FORMAT tree" or "TableScan: t" in plans or '"t"' in plans
     assert not INSIDE.search(plans)
-
-
-def test_version_may_be_a_column_by_another_name(ctx: datafusion.SessionContext) -> None:
-    query = "SELECT version AS of FROM (SELECT 7 AS version)"
-    assert mw.sql(ctx, query).to_pylist() == [{"of": 7}]
 
 
 @pytest.mark.parametrize(

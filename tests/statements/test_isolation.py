@@ -116,18 +116,3 @@ def test_serializable_calls_of_a_writer(table: mw.Table) -> None:
 def test_other_levels_of_a_writer_are_refused(table: mw.Table) -> None:
     with table.writer() as writer, pytest.raises(mw.InvalidCallError, match="isolation='x'"):
         writer.update({"here": "true"}, isolation="x")
-
-
-def test_the_level_is_shown_and_set_back(ctx: datafusion.SessionContext) -> None:
-    for statement, level in (
-        ("RESET memwal.isolation", "snapshot"),
-        ("SET memwal.isolation TO 'Serializable'", "serializable"),
-        ("RESET memwal.isolation;", "snapshot"),
-    ):
-        mw.sql(ctx, statement)
-        shown = mw.sql(ctx, "SHOW memwal.isolation").to_pylist()
-        assert shown == [{"name": "memwal.isolation", "value": level}]
-    of_datafusion = "datafusion.execution.batch_size"
-    (shown,) = mw.sql(ctx, f"SHOW {of_datafusion}").to_pylist()
-    assert shown.keys() == {"name", "value"}
-    mw.sql(ctx, f"RESET {of_datafusion}")

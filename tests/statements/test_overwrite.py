@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import datafusion
 import lance
@@ -10,8 +9,6 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.write.result import WriteResult
-from memwal_sql.write.table_writer import TableWriter
 from tests.statements.conftest import Between
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64())])
@@ -57,15 +54,6 @@ def test_what_others_write_while_it_reads_the_table_is_read_again(
         assert live(table) == {1: 101, 2: 21, 7: 8}
 
 
-def test_an_update_while_it_reads_the_table_is_not_lost(
-    table: mw.Table, ctx: datafusion.SessionContext, between: Between
-) -> None:
-    between(lambda: mw.sql(ctx, "UPDATE t SET n = n + 100"))
-    done = mw.sql(ctx, f"INSERT OVERWRITE t {QUERY} RETURNING n")
-    assert live(table) == {1: 111, 2: 121}
-    assert sorted(row["n"] for row in done.to_pylist()) == [111, 121]
-
-
 @pytest.mark.parametrize(
     ("statement", "after"),
     [
@@ -89,23 +77,6 @@ def test_a_statement_whose_rows_are_replaced_meanwhile_reads_the_new_ones(
     between(lambda: mw.sql(ctx, "INSERT OVERWRITE t VALUES (1, 5)"))
     assert mw.sql(ctx, statement).to_pylist()[0]["count"] == 1
     assert live(table) == after
-
-
-def test_a_statement_is_done_whose_writer_is_closed_when_it_has_written(
-    table: mw.Table, ctx: datafusion.SessionContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """To run it again would add twice."""
-    mw.sql(ctx, "INSERT OVERWRITE t VALUES (1, 5)")
-    change = TableWriter.change
-
-    def change_and_close(writer: TableWriter, *given: Any, **named: Any) -> WriteResult:
-        result = change(writer, *given, **named)
-        writer.close()
-        return result
-
-    monkeypatch.setattr(TableWriter, "change", change_and_close)
-    assert mw.sql(ctx, "UPDATE t SET n = n + 1").to_pylist() == [{"count": 1}]
-    assert live(table) == {1: 6}
 
 
 def test_merges_and_rows_of_the_base_table_meanwhile(

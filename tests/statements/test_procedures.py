@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-import datafusion
 import pyarrow as pa
 import pytest
 
@@ -28,18 +27,6 @@ def table(uri: str, ctx: mw.SessionContext) -> Iterator[mw.Table]:
 
 def live(ctx: mw.SessionContext) -> dict[int, int]:
     return {row["id"]: row["n"] for row in ctx.sql("SELECT * FROM t").to_pylist()}
-
-
-def test_prepared_statements_are_datafusion_s_and_queries(
-    table: mw.Table, ctx: mw.SessionContext
-) -> None:
-    ctx.sql("PREPARE near(BIGINT) AS SELECT n FROM t WHERE id = $1")
-    assert ctx.sql("EXECUTE near(3)").to_pylist() == [{"n": 3}]
-    ctx.sql("DEALLOCATE near")
-    for change in ("DELETE FROM t", "INSERT INTO t VALUES (9, 9)", "UPDATE t SET n = 0"):
-        with pytest.raises(mw.UnsupportedError, match="only a query"):
-            ctx.sql(f"PREPARE change AS {change}")
-    assert live(ctx) == {n: n for n in range(5)}
 
 
 def test_jobs_are_called_by_statements(table: mw.Table, ctx: mw.SessionContext) -> None:
@@ -89,19 +76,3 @@ def test_a_session_of_ours_leaves_other_statements_to_datafusion(ctx: mw.Session
     ctx.sql("CREATE VIEW v AS SELECT 1 AS a")
     assert ctx.sql("SHOW TABLES").to_pylist()
     assert ctx.sql("SELECT * FROM v").to_pylist() == [{"a": 1}]
-
-
-@pytest.mark.parametrize(
-    "text", ["SELEC 1", "SELECT (1", "SELECT 1 + )", "DELETE FROM t WHERE (", "EXPLAIN", "SET", ""]
-)
-def test_a_session_of_ours_has_the_same_errors(
-    table: mw.Table, ctx: mw.SessionContext, text: str
-) -> None:
-    plain = datafusion.SessionContext()
-    mw.register(plain, "t", table)
-    messages = []
-    for session in (plain, ctx):
-        with pytest.raises(mw.InvalidCallError) as caught:
-            mw.sql(session, text)
-        messages.append(str(caught.value))
-    assert messages[0] == messages[1]

@@ -87,19 +87,6 @@ def test_times_are_read_by_the_newest_version_of_then(
         mw.sql(ctx, "SELECT * FROM t TIMESTAMP AS OF (now() + INTERVAL '1 day')")
 
 
-def test_a_text_is_the_name_of_a_checkpoint(
-    table: mw.Table, ctx: datafusion.SessionContext
-) -> None:
-    with table.writer() as writer:
-        writer.upsert(pa.table({"id": [1], "n": [1]}))
-        table.checkpoint("monday")
-        writer.upsert(pa.table({"id": [1], "n": [2]}))
-    assert found(ctx, "SELECT * FROM t VERSION AS OF 'monday'") == {1: 1}
-    assert found(ctx, "SELECT * FROM t") == {1: 2}
-    with pytest.raises(mw.MemWalError, match="tuesday"):
-        mw.sql(ctx, "SELECT * FROM t VERSION AS OF 'tuesday'")
-
-
 @pytest.mark.parametrize("name", ["tuesday", "", "3", "a/b", "../then", "monday "])
 def test_a_name_that_is_none_is_told_with_tags_and_checkpoints(
     table: mw.Table, ctx: datafusion.SessionContext, name: str
@@ -155,33 +142,3 @@ def test_statements_compare_a_table_with_its_past(
     mw.sql(ctx, f"UPDATE t SET n = o.n FROM t VERSION AS OF {first} AS o WHERE o.id = t.id")
     mw.sql(ctx, "DELETE FROM t WHERE id NOT IN (SELECT id FROM t VERSION AS OF $v)", v=first)
     assert found(ctx, "SELECT * FROM t") == then
-
-
-def test_words_of_the_clause_are_names_elsewhere(
-    table: mw.Table, ctx: datafusion.SessionContext
-) -> None:
-    ctx.from_pydict({"version": [1], "of": [2]}, name="v")
-    assert mw.sql(ctx, "SELECT version AS of, of AS version FROM v").to_pylist() == [
-        {"of": 1, "version": 2}
-    ]
-    assert mw.sql(ctx, "SELECT 'FROM t VERSION AS OF 3' AS a").to_pylist() == [
-        {"a": "FROM t VERSION AS OF 3"}
-    ]
-
-
-def test_explain_shows_how_a_statement_finds_its_rows(
-    table: mw.Table, ctx: datafusion.SessionContext
-) -> None:
-    version = next(iter(grown(table, 4)))
-    before = found(ctx, "SELECT * FROM t")
-    for statement in (
-        f"SELECT * FROM t VERSION AS OF {version}",
-        "DELETE FROM t WHERE n > 1",
-        "UPDATE t SET n = 0",
-    ):
-        (row,) = mw.sql(ctx, f"EXPLAIN FORMAT INDENT {statement}").to_pylist()[1:]
-        assert "DeduplicateExec" in row["plan"] or "ScanExec" in row["plan"]
-    assert found(ctx, "SELECT * FROM t") == before
-    with pytest.raises(mw.UnsupportedError, match="would run the DELETE"):
-        mw.sql(ctx, "EXPLAIN ANALYZE DELETE FROM t")
-    assert mw.sql(ctx, "EXPLAIN ANALYZE SELECT * FROM t").to_pylist()

@@ -9,7 +9,10 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from memwal_sql.statements.changes import reading
+from memwal_sql.statements.queries import query_frames
 from tests.soak import SOAK
+from tests.statements.beside_duckdb import live
 
 SCHEMA = pa.schema(
     [pa.field("flag", pa.bool_(), False), pa.field("id", pa.int64(), False), ("n", pa.int64())]
@@ -83,7 +86,8 @@ def test_rows_found_by_keys_are_those_that_a_join_finds(
     plain.register_record_batches("t", [rows.to_batches()])
     for _ in range(60):
         on = condition(random)
-        mw.sql(ctx, f"INSERT OVERWRITE t VALUES {', '.join(map(str, ROWS))}")
+        mw.sql(ctx, "DELETE FROM t WHERE id >= 1000")
+        mw.sql(ctx, f"INSERT INTO t VALUES {', '.join(map(str, ROWS))}")
         merge = (
             f"MERGE INTO t USING s ON {on} WHEN MATCHED THEN UPDATE SET n = 100 + s.r "
             "WHEN NOT MATCHED THEN INSERT (flag, id, n) VALUES (true, 1000 + s.r, NULL)"
@@ -108,3 +112,46 @@ def test_rows_found_by_keys_are_those_that_a_join_finds(
         assert found == expected, on
     assert min(outcomes[kind] for kind in ("refused", "several", "joined")) > 5, outcomes
     table.close()
+
+
+def test_the_rows_of_a_source_are_looked_up_by_their_keys(
+    table: mw.Table, ctx: datafusion.SessionContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mw.sql(ctx, "INSERT INTO t VALUES ('a', 1, 1, NULL), ('a', 2, 2, NULL)")
+    mw.sql(ctx, "CREATE TABLE s AS VALUES ('a', 1, 10), ('a', 7, 70)")
+    queries: list[str] = []
+    frame = query_frames.query_frame
+
+    def read(ctx: object, query: str, *args: object, **named: object) -> object:
+        queries.append(query)
+        return frame(ctx, query, *args, **named)
+
+    monkeypatch.setattr(reading, "query_frame", read)
+    mw.sql(
+        ctx,
+        "MERGE INTO t USING s ON t.tenant = lower(s.column1) AND s.column2 = t.id "
+        "WHEN MATCHED THEN DELETE",
+    )
+    assert not any("FROM t " in query for query in queries)
+    assert [row["id"] for row in live(table)] == [2]
+
+
+@pytest.mark.parametrize("condition", ["", "AND s.n > 0"])
+@pytest.mark.parametrize(("unit", "finer"), [("us", "ns"), ("s", "ms")])
+def test_a_key_that_no_row_of_the_source_equals_may_be_there_once_it_fits(
+    uri: str, ctx: datafusion.SessionContext, unit: str, finer: str, condition: str
+) -> None:
+    """1.5 units do not equal 1, and are cut to 1 when they are inserted."""
+    schema = pa.schema([pa.field("ts", pa.timestamp(unit), False), ("n", pa.int64())])
+    with mw.register(ctx, "t", mw.create_table(uri, schema, "ts")) as table:
+        with table.writer() as writer:
+            writer.upsert(pa.table({"ts": pa.array([1], pa.timestamp(unit)), "n": [10]}))
+        source = pa.table({"ts": pa.array([1500], pa.timestamp(finer)), "n": [99]})
+        ctx.register_record_batches("s", [source.to_batches()])
+        with pytest.raises(mw.KeysExistError):
+            mw.sql(
+                ctx,
+                f"MERGE INTO t USING s ON t.ts = s.ts {condition} "
+                "WHEN NOT MATCHED THEN INSERT (ts, n) VALUES (s.ts, s.n)",
+            )
+        assert table.to_arrow()["n"].to_pylist() == [10]
