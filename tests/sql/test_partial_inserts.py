@@ -12,6 +12,7 @@ import pytest
 import memwal_sql as mw
 from tests.each import each
 from tests.model.writing import upsert_rows
+from tests.sql.test_mount import EVERYTHING
 
 ROWS = [{"id": 1, "plan": "free", "email": "a@x"}, {"id": 2, "plan": "pro", "email": "b@x"}]
 
@@ -82,41 +83,8 @@ def test_functions_are_not_called_to_plan_an_insert(table: mw.Table, volatility:
 
 
 TYPES = [
-    pa.null(),
-    pa.bool_(),
-    pa.int8(),
-    pa.uint64(),
-    pa.float16(),
-    pa.float32(),
-    pa.float64(),
-    pa.decimal128(9, 2),
-    pa.decimal256(50, 2),
-    pa.string(),
-    pa.large_string(),
-    pa.string_view(),
-    pa.binary(),
-    pa.large_binary(),
-    pa.binary_view(),
-    pa.binary(2),
-    pa.date32(),
-    pa.date64(),
-    pa.time32("s"),
-    pa.time64("us"),
-    pa.timestamp("ns"),
-    pa.timestamp("ms", "Europe/Amsterdam"),
-    pa.duration("s"),
-    pa.dictionary(pa.int8(), pa.string()),
-    pa.list_(pa.int32()),
-    pa.list_(pa.string()),
-    pa.list_(pa.struct({"a": pa.int32()})),
-    pa.large_list(pa.int32()),
-    pa.list_(pa.float32(), 2),
-    pa.struct({"a": pa.int32(), "b": pa.list_(pa.int32())}),
-    pa.map_(pa.string(), pa.int8()),
-    pa.bool8(),
-    pa.json_(),
-    pa.uuid(),
-    pa.fixed_shape_tensor(pa.float32(), [2]),
+    *(values.type for values in EVERYTHING.values()),
+    *(pa.bool8(), pa.json_(), pa.uuid(), pa.fixed_shape_tensor(pa.float32(), [2])),
 ]
 
 
