@@ -10,8 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from exec_nodes.base.errors import InvalidCallError
 from exec_nodes.base.tasks import background_by
@@ -37,7 +35,6 @@ from tests.exec_nodes.tables import (
     lance_generation,
     memory_base,
     memtable,
-    newest,
     pairs,
     stored,
 )
@@ -149,35 +146,6 @@ def test_bloom_filters_are_asked_where_matching_the_base_would_take_long(
     node, _ = candidates(base, ((generation,),))
     assert pairs(node) == [(1, 10), (2, 21), (4, 40)]
     assert len(later) == 1
-
-
-writes = st.lists(
-    st.tuples(st.integers(0, 8), st.one_of(st.none(), st.integers(0, 9))), min_size=1, max_size=8
-)
-
-
-@settings(max_examples=100, deadline=None)
-@given(
-    base=st.dictionaries(st.integers(0, 20), st.integers(0, 9)),
-    parts=st.lists(st.lists(writes, max_size=3), max_size=2),
-    lying=st.booleans(),
-)
-def test_filter_stale_keeps_exactly_the_live_rows(
-    base: dict[int, int], parts: list[list[list[Write]]], lying: bool
-) -> None:
-    parts = [
-        [[(2 * key + r, value) for key, value in generation] for generation in region]
-        for r, region in enumerate(parts)
-    ]
-    regions = tuple(
-        tuple(
-            liar(memtable(g, i + 1)) if lying else memtable(g, i + 1)
-            for i, g in reversed(list(enumerate(region)))
-        )
-        for region in parts
-    )
-    node, _ = candidates(memory_base(list(base.items())), regions)
-    assert pairs(node) == sorted(newest(list(base.items()), *parts).items())
 
 
 def test_union_packs_many_small_inputs_into_few_even_partitions() -> None:

@@ -165,6 +165,9 @@ def test_more_rows_may_be_asked_for_than_any_table_has(table: mw.Table, k: int) 
     assert table.vector_search("v", [1, 2], k).num_rows == len(TEXTS)
     assert ids(table, "log", k) == LOGS
     assert table.hybrid_search("v", [1, 2], "body", "log", k).num_rows == len(TEXTS)
+    by_vector = table.hybrid_search("v", [1, 2], "body", "zzz", k)
+    assert by_vector["id"].to_pylist() == table.vector_search("v", [1, 2], k)["id"].to_pylist()
+    assert by_vector["_score"].null_count == len(TEXTS)
 
 
 SCRIPTS = {
