@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 
+from exec_nodes.base.thresholds import Thresholds
 from memwal_sql.maintain.checks.base import (
     check_base_indexes,
     check_checkpoints,
@@ -56,7 +57,12 @@ CHECKS: Mapping[str, Callable[[CheckState], Iterator[Finding | Probe]]] = {
     "checkpoints": check_checkpoints,
     "leftovers": check_leftovers,
 }
-_PASSES = 3
+
+
+class Passes(Thresholds):
+    """So often a table is checked: what looks wrong each time is wrong."""
+
+    most = 3
 
 
 def check_table(
@@ -69,7 +75,7 @@ def check_table(
     place every time count.
     """
     places: set[tuple[str, str]] | None = None
-    for _ in range(_PASSES):
+    for _ in range(Passes.most):
         base = latest()
         findings = [
             finding

@@ -22,6 +22,7 @@ import memwal_sql as mw
 from exec_nodes.keys.bloom import BloomFilter
 from memwal_sql.maintain.checks.findings import FINDINGS, Severity
 from memwal_sql.maintain.checks.keys import KeysInMemory
+from memwal_sql.maintain.checks.run import Passes
 from memwal_sql.storage import paths
 from memwal_sql.storage.base.memwal_index import commit_details
 from memwal_sql.storage.objects.open import open_store
@@ -467,11 +468,13 @@ def test_damage_is_found_where_it_is(
     template: Path,
     tmp_path: Path,
     sound: set[tuple[str, str]],
+    within: Any,
     severity: Severity,
     check: str,
     text: str,
     damage: Damage,
 ) -> None:
+    within(Passes.set(most=1))  # nobody else is at work
     site = copy_of(template, tmp_path)
     damage(site)
     damaged = folder_state(site.folder)
