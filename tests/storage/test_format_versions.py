@@ -19,7 +19,7 @@ from memwal_sql.storage.records.table import Records, check_current, read_record
 from tests.each import each
 from tests.model.faults import FaultyStore
 from tests.model.opened import opened_over
-from tests.model.writing import merge_rows, session_of, upsert_rows
+from tests.model.writing import session_of, upsert_rows
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("v", pa.string())])
 NEWER = FORMAT_VERSION + 1
@@ -69,18 +69,6 @@ def test_a_table_says_what_it_needs_and_who_made_it(uri: str) -> None:
     overview = mw.open_table(uri).overview()
     assert overview.format_version == FORMAT_VERSION
     assert overview.storage_version == lance.dataset(uri).data_storage_version
-
-
-def test_a_table_of_the_first_release_is_read_and_written(uri: str) -> None:
-    """Its record has a format version only."""
-    store = open_store(uri)
-    path = Records(store, "table").path(1)
-    kept = {key: table_record(store)[key] for key in ("incarnation", "nonce")}
-    store.put(path, json.dumps({**kept, "format_version": 1}).encode())
-    table = mw.open_table(uri)
-    merge_rows(table, ROWS)
-    assert values(table) == {1: "new", 2: "b"}
-    assert table.overview().format_version == 1
 
 
 @each("name", ["table", "maintenance", "floors", "publishing"])

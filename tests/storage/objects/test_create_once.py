@@ -14,6 +14,7 @@ from memwal_sql.errors import (
 from memwal_sql.storage.objects.create_once import ATTEMPTS, settle_put
 from memwal_sql.storage.objects.memory import MemoryStore
 from tests.each import each
+from tests.model.faults import Fault, FaultyStore, Kind
 
 REFUSALS = [StoreUnavailableError, InvalidCallError, UnsupportedError]
 
@@ -57,3 +58,32 @@ def test_a_first_refusal_is_told_as_it_is(refusal: type[MemWalError]) -> None:
     with pytest.raises(refusal, match="put"):
         settle_put(store, "a", b"x")
     assert store.asked == 1
+
+
+@pytest.mark.parametrize(
+    "kind", [Kind.LOST_REPLY, Kind.LANDED_EXISTS, Kind.TIMEOUT, Kind.FALSE_EXISTS, Kind.REFUSED]
+)
+@pytest.mark.parametrize("taken", [False, True])
+def test_what_the_store_did_not_say_is_settled(kind: Kind, taken: bool, no_pauses: None) -> None:
+    """Protocol rules 3 and 5: my nonce is there, or somebody else's, or nothing."""
+    store = MemoryStore("memory://settled")
+    if taken:
+        store.put("a", b"theirs")
+    faulty = FaultyStore(store, [Fault("put_if_absent", kind)])
+    if kind is Kind.REFUSED:
+        with pytest.raises(StoreUnavailableError):
+            settle_put(faulty, "a", b"mine")
+        assert store.exists("a") is taken
+    else:
+        assert settle_put(faulty, "a", b"mine") == (b"theirs" if taken else None)
+        assert store.get("a") == (b"theirs" if taken else b"mine")
+    faulty.check()
+
+
+def test_a_refusal_after_an_answer_that_was_lost_is_not_taken_for_the_whole_answer() -> None:
+    """The first attempt may have landed."""
+    faults = [("put_if_absent", Kind.LOST_REPLY), ("get", Kind.REFUSED)]
+    faults += [("put_if_absent", Kind.REFUSED)]
+    store = FaultyStore(MemoryStore("memory://refused"), [Fault(*one) for one in faults])
+    assert settle_put(store, "a", b"mine", sleep=lambda _: None) is None
+    store.check()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -11,7 +10,7 @@ import lance
 import pyarrow as pa
 import pytest
 
-from memwal_sql.errors import TableReplacedError, UnknownFormatError
+from memwal_sql.errors import TableReplacedError
 from memwal_sql.storage.base.memwal_index import read_details
 from memwal_sql.storage.objects.open import ObjectStore, open_store
 from memwal_sql.storage.records.table import (
@@ -38,18 +37,6 @@ def test_the_newest_incarnation_is_read(store: ObjectStore) -> None:
         write_record(store, incarnation, read_record(store))
         found = read_record(store)
         assert found is not None and found.incarnation == incarnation
-
-
-def test_versions_are_created_once(store: ObjectStore) -> None:
-    """Protocol rule 1."""
-    records = Records(store, "maintenance")
-    assert records.latest() is None
-    assert records.put(1, {"epoch": 1}) is None
-    lost = records.put(1, {"epoch": 1})
-    assert lost is not None and lost.content["epoch"] == 1
-    assert records.put(2, {"epoch": 2}) is None
-    latest = records.latest()
-    assert latest is not None and (latest.version, latest.content["epoch"]) == (2, 2)
 
 
 @pytest.mark.parametrize("kind", [None, Kind.LOST_REPLY, Kind.FALSE_EXISTS, Kind.TIMEOUT])
@@ -84,22 +71,6 @@ def test_a_number_is_won_also_by_who_is_overtaken_at_once(store: ObjectStore) ->
 
     assert Records(HookedStore(store, overtaken), "collected").put(2, {"n": 2}) is None
     assert records.versions() == [1, 2, 3]
-
-
-@pytest.mark.parametrize("kind", [Kind.LOST_REPLY, Kind.FALSE_EXISTS, Kind.TIMEOUT])
-def test_a_record_settles_what_the_store_did_not_say(store: ObjectStore, kind: Kind) -> None:
-    """Protocol rule 3."""
-    faulty = FaultyStore(store, [Fault("put_if_absent", kind)])
-    assert Records(faulty, "maintenance").put(1, {"epoch": 1}) is None
-    faulty.check()
-
-
-def test_a_newer_format_is_refused_naming_file_and_version(store: ObjectStore) -> None:
-    path = Records(store, "table").path(1)
-    store.put(path, json.dumps({"format_version": 9, "incarnation": str(uuid4())}).encode())
-    with pytest.raises(UnknownFormatError, match=r"_memwal_sql/table/0+1\.json.*9") as caught:
-        read_record(store)
-    assert "newer" in str(caught.value)
 
 
 def make_table(path: Path) -> tuple[ObjectStore, Any]:

@@ -16,8 +16,6 @@ from lance.schema import LanceSchema
 
 from memwal_sql.errors import (
     CorruptFileError,
-    OutcomeUnknownError,
-    StoreUnavailableError,
     TornEntryError,
 )
 from memwal_sql.storage.objects.open import ObjectStore, open_store
@@ -154,17 +152,6 @@ def test_the_log_is_read_in_order_up_to_the_first_free_position(store: ObjectSto
     assert wal.exists(4) and not wal.exists(3) and wal.read(3) is None
 
 
-@pytest.mark.parametrize(
-    "kind", [Kind.LOST_REPLY, Kind.LANDED_EXISTS, Kind.TIMEOUT, Kind.FALSE_EXISTS]
-)
-def test_an_append_settles_what_the_store_did_not_say(store: ObjectStore, kind: Kind) -> None:
-    """Protocol rules 3 and 5: my nonce at the position means that the entry landed."""
-    faulty = FaultyStore(store, [Fault("put_if_absent", kind)])
-    assert Wal(faulty, REGION).append(1, ENTRY).landed
-    faulty.check()
-    assert store.get(Wal(store, REGION).path(1)) == ENTRY
-
-
 @pytest.mark.parametrize("kind", [Kind.TIMEOUT, Kind.FALSE_EXISTS])
 def test_an_append_to_a_taken_position_gives_what_is_there(store: ObjectStore, kind: Kind) -> None:
     """Protocol rule 5: the caller decides what another writer's entry means."""
@@ -179,36 +166,6 @@ def test_entries_of_equal_rows_are_told_apart(store: ObjectStore) -> None:
     landed = race(*(partial(Wal(store, REGION).append, 1, data) for data in entries))
     outcomes = [outcome.landed for outcome in landed]
     assert sorted(outcomes) == [False] * 5 + [True]
-
-
-def test_an_append_whose_fate_stays_unknown_says_so(store: ObjectStore) -> None:
-    """Protocol rule 5."""
-    faults = [Fault("put_if_absent", Kind.TIMEOUT)]
-    faults += [Fault("get", Kind.REFUSED) for _ in range(4)]
-    faults += [Fault("put_if_absent", Kind.TIMEOUT) for _ in range(3)]
-    with pytest.raises(OutcomeUnknownError, match="wal/1"):
-        Wal(FaultyStore(store, faults), REGION).append(1, ENTRY)
-
-
-def test_an_append_that_was_refused_is_known_not_to_be_there(store: ObjectStore) -> None:
-    faulty = FaultyStore(store, [Fault("put_if_absent", Kind.REFUSED)])
-    with pytest.raises(StoreUnavailableError):
-        Wal(faulty, REGION).append(1, ENTRY)
-    assert not Wal(store, REGION).exists(1)
-
-
-def test_a_refusal_after_a_timeout_is_not_taken_for_the_whole_answer(store: ObjectStore) -> None:
-    """Protocol rule 3: the first attempt may have landed."""
-    faulty = FaultyStore(
-        store,
-        [
-            Fault("put_if_absent", Kind.LOST_REPLY),
-            Fault("get", Kind.REFUSED),
-            Fault("put_if_absent", Kind.REFUSED),
-        ],
-    )
-    assert Wal(faulty, REGION).append(1, ENTRY).landed
-    faulty.check()
 
 
 def test_an_entry_is_copied_once_when_its_seal_is_filled_in() -> None:
