@@ -120,8 +120,3 @@ def test_opening_a_table_of_the_older_format_names_the_upgrade(tmp_path: Path) -
             call(uri)
     found = read_older_index(open_store(uri), lance.dataset(uri))
     assert found is not None and len(decode_older(found.message, uri)) == 1
-
-
-def test_a_table_of_today_has_no_older_index(tmp_path: Path) -> None:
-    table = mw.create_table(str(tmp_path / "t"), pa.schema({"id": pa.int64()}), primary_key="id")
-    assert read_older_index(open_store(table.uri), lance.dataset(table.uri)) is None

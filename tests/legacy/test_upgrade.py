@@ -12,7 +12,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.legacy import upgrade as module
-from memwal_sql.legacy.format import OlderMemWal, OlderState
+from memwal_sql.legacy.format import OlderMemWal
 from memwal_sql.maintain.progress import Progress
 from memwal_sql.write.table_writer import TableWriter
 from tests.model.writing import upsert_rows
@@ -63,7 +63,7 @@ def test_merged_rows_stay_and_others_come_from_the_function(uri: str) -> None:
     seen: list[Progress] = []
     table = mw.upgrade(uri, read_wal, primary_key="id", progress=seen.append)
     assert rows(table) == rows(mw.open_table(uri)) == EXPECTED
-    assert table.primary_key == ("id",)
+    assert table.primary_key == ("id",) and mw.older_mem_wals(uri) is None
     assert {row["state"] for row in table.generations().to_pylist()} == {"flushed"}
     assert seen == [
         Progress("upgrade", "r", 1, 2, "mem_wals"),
@@ -118,19 +118,6 @@ def test_rows_go_to_regions_of_the_spec_or_keep_their_names(tmp_path: Path, uri:
     assert rows(table) == {1: 1, 2: 0, 3: 0, 9: 1}
     assert table.changes(region="eu").read_all()["id"].to_pylist() == [1]
     assert table.changes(region="us").read_all()["id"].to_pylist() == [9]
-
-
-def test_what_the_older_index_lists_can_be_asked(uri: str) -> None:
-    found = mw.older_mem_wals(uri)
-    assert found is not None
-    assert [(one.region, one.generation, one.state) for one in found] == [
-        ("r", 1, OlderState.MERGED),
-        ("r", 2, OlderState.FLUSHED),
-        ("r", 3, OlderState.OPEN),
-        ("s", 1, OlderState.OPEN),
-    ]
-    mw.upgrade(uri, read_wal, primary_key="id")
-    assert mw.older_mem_wals(uri) is None
 
 
 class StopError(BaseException):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Callable
@@ -15,7 +14,6 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.maintain import unflushed
 from memwal_sql.storage.objects.open import open_store
-from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.wal.log import Wal
 from tests.cli.calls import as_json, call
 from tests.model.process import forks
@@ -198,20 +196,6 @@ def _is_fence(wal: Wal, position: int) -> bool:
     return entry is None or entry.is_fence
 
 
-def test_only_a_single_pass_asks_the_store_for_its_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = table_of(tmp_path)
-    with writer_of(table) as writer:
-        writer.upsert(rows(1))
-    asked: list[ObjectStore] = []
-    monkeypatch.setattr(unflushed, "_store_time", asked.append)
-    mw.run_jobs(table, mw.Triggers(flush_seconds=0.0, collect_seconds=math.inf), rounds=1)
-    assert asked == []
-    mw.run_all_jobs(table)
-    assert len(asked) == 1
-
-
 def test_a_new_claim_counts_from_the_claim(tmp_path: Path) -> None:
     table = table_of(tmp_path)
     with writer_of(table) as writer:
@@ -227,19 +211,6 @@ def test_a_new_claim_counts_from_the_claim(tmp_path: Path) -> None:
         writer.upsert(rows(2))
     (log,) = table.unflushed_logs(with_ages=True)
     assert log.age < 100.0 and log.epoch == 2
-
-
-def test_a_new_reader_has_few_entries_to_read_after_many_small_writes(tmp_path: Path) -> None:
-    table = table_of(tmp_path)
-    with writer_of(table, memtable_entries=20, durable=False, wal_flush_writes=1) as writer:
-        for one in range(210):
-            writer.upsert(rows(one))
-            writer.sync()
-    list(mw.run_all_jobs(table))
-    region = table.regions().to_pylist()[0]
-    entries = [one for one in table.wal().to_pylist() if not one["flushed"]]
-    assert len(entries) <= 20, region
-    assert mw.open_table(table.uri).count_rows() == 210
 
 
 def test_the_command_flushes(tmp_path: Path) -> None:
