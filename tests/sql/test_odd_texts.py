@@ -165,9 +165,9 @@ class Setting:
 
 
 @pytest.fixture(params=usual([*product(REGIONS, STAGES)], 6), ids="-".join)
-def setting(request: pytest.FixtureRequest, fast_folder: Path) -> Iterator[Setting]:
+def setting(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Setting]:
     regions, stage = request.param
-    made = Setting(f"{SEED}/{regions}/{stage}", str(fast_folder / "t"), regions, stage)
+    made = Setting(f"{SEED}/{regions}/{stage}", str(tmp_path / "t"), regions, stage)
     yield made
     made.writer.close()
 
@@ -226,8 +226,8 @@ def test_odd_values_are_bound_and_looked_up(setting: Setting) -> None:
 
 
 @pytest.mark.parametrize("stage", ["flushed", "merged"])
-def test_odd_texts_mean_the_same_in_the_command_line(stage: str, fast_folder: Path) -> None:
-    setting = Setting(f"{SEED}/cli/{stage}", str(fast_folder / "t"), "bucket", stage)
+def test_odd_texts_mean_the_same_in_the_command_line(stage: str, tmp_path: Path) -> None:
+    setting = Setting(f"{SEED}/cli/{stage}", str(tmp_path / "t"), "bucket", stage)
     setting.writer.close()
     for _ in range(6 * SOAK):
         condition = setting.drawn.draw()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from unittest.mock import patch
 
 import lance
 import pyarrow as pa
@@ -12,7 +11,6 @@ import pyarrow.compute as pc
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.session.search_provider import SearchProvider
 from tests.model.writing import session_of
 from tests.sql.searching import Searched
 
@@ -217,21 +215,6 @@ def test_aliases_and_defaults(searched: Searched) -> None:
     hybrid = searched.sql(f"SELECT * FROM hybrid_search('events', 'v', {Q}, 'body', 'log')")
     alias_call = f"lance_hybrid_search('events', 'v', {Q}, 'body', 'log', 10, NULL)"
     assert searched.sql(f"SELECT * FROM {alias_call}") == hybrid
-
-
-@pytest.mark.parametrize("name", ["events", "Events", "public.events", "datafusion.public.events",
-                                  '"My t"', 'public."My t"', ' "events" '])  # fmt: skip
-def test_tables_are_found_by_the_names_that_sql_takes(searched: Searched, name: str) -> None:
-    found = searched.sql(f"SELECT id FROM vector_search('{name}', 'v', {Q}, 3)")
-    assert found["id"].to_pylist() == searched.nearest(Q, 3)
-
-
-def test_a_vector_of_another_size_is_refused_before_a_scan_is_planned(searched: Searched) -> None:
-    with (
-        patch.object(SearchProvider, "scan", side_effect=AssertionError),
-        pytest.raises(mw.InvalidCallError, match="3 dimensions, but column 'v' has 4"),
-    ):
-        searched.sql("SELECT id FROM vector_search('events', 'v', [1, 2, 3])")
 
 
 def test_consistency_is_that_of_the_registration(tmp_path: Path) -> None:

@@ -323,3 +323,28 @@ SELECT x.a FROM small x LEFT JOIN large y ON x.a = y.a WHERE y.a IS NULL AND x.a
 SET datafusion.optimizer.join_reordering = false
 SELECT y.a FROM large x RIGHT JOIN small y ON x.a = y.a WHERE x.a IS NULL AND y.a > 1
 => 700
+
+-- external tables have odd names, and options say how they are read
+CREATE TABLE t (id BIGINT PRIMARY KEY, val TEXT) PARTITIONED BY (bucket(id, 2)) LOCATION '{}/t'
+    AS VALUES (1, 'a'), (2, 'b')
+CALL memwal.flush('t')
+INSERT INTO t VALUES (3, 'c')
+CREATE EXTERNAL TABLE "a""b" STORED AS MEMWAL LOCATION '{}/t'
+INSERT INTO "a""b" VALUES (4, 'd')
+=> 1
+SELECT id FROM "a""b" ORDER BY id
+=> 1, 2, 3, 4
+SELECT id FROM full_text_search('"a""b"', 'val', 'c', 3)
+=> 3
+SELECT count(*) FROM "a""b$regions"
+=> 2
+DELETE FROM "a""b" WHERE id > 3
+=> 1
+CALL memwal.checkpoint('t', 'Now')
+CREATE EXTERNAL TABLE datafusion.public.flushed STORED AS MEMWAL LOCATION '{}/t' OPTIONS ('consistency' 'manifest')
+CREATE EXTERNAL TABLE then STORED AS MEMWAL LOCATION '{}/t' OPTIONS ('memwal.checkpoint' 'Now', missing 'null')
+INSERT INTO t VALUES (9, 'z')
+SELECT id FROM flushed ORDER BY id
+=> 1, 2
+SELECT id FROM then ORDER BY id
+=> 1, 2, 3

@@ -68,17 +68,17 @@ def left_by_duckdb(text: str) -> str:
         return shown([dict(zip(_ROWS.column_names, row, strict=True)) for row in left])
 
 
-def test_each_statement_does_what_the_corpus_says(fast_folder: Path) -> None:
+def test_each_statement_does_what_the_corpus_says(tmp_path: Path) -> None:
     for number, entry in enumerate(entries()):
         ctx = datafusion.SessionContext()
         ctx.register_record_batches("s", [_SOURCE.to_batches()])
-        with mw.create_table(str(fast_folder / str(number)), _ROWS.schema, "id") as table:
+        with mw.create_table(str(tmp_path / str(number)), _ROWS.schema, "id") as table:
             with table.writer() as writer:
                 writer.upsert(_ROWS)
             if "AS OF" in entry.text:
                 table.checkpoint("start")
             mw.register(ctx, "t", table)
-            text = entry.text.replace("{folder}", str(fast_folder / f"{number}-made"))
+            text = entry.text.replace("{folder}", str(tmp_path / f"{number}-made"))
             answer = mw.sql(ctx, text).to_pylist()
             rows = table.to_arrow().sort_by("id").to_pylist()
         assert sorted(shown(answer).split(", ")) == sorted(entry.answer.split(", ")), entry.text

@@ -1,7 +1,6 @@
 """INSERT OVERWRITE of what its query makes of the same table, beside other writers."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import datafusion
 import lance
@@ -16,11 +15,6 @@ SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64()
 OTHERS = [{"id": 1, "n": 100}, {"id": 7, "n": 7}]
 # Adds 1 to every row; `seen` is 0, and makes the other calls after the row was read.
 QUERY = "SELECT id, n + 1 + seen(n) FROM t"
-
-
-@pytest.fixture
-def uri(fast_folder: Path) -> str:
-    return str(fast_folder / "table")
 
 
 @pytest.fixture

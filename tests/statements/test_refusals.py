@@ -53,10 +53,10 @@ class State:
 
 
 def test_what_is_refused_says_why_and_changes_nothing(
-    fast_folder: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    state, failures = State(fast_folder), list[str]()
-    monkeypatch.chdir(fast_folder)  # of tables whose place is a name alone
+    state, failures = State(tmp_path), list[str]()
+    monkeypatch.chdir(tmp_path)  # of tables whose place is a name alone
     before = state.shown()
     for statement, words in refusals(_CORPUS):
         parameters = {"q": b"x"} if "$q" in statement else {}

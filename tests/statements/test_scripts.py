@@ -26,11 +26,11 @@ def steps(lines: list[str]) -> Iterator[tuple[str, str | None, str | None]]:
 
 
 @pytest.mark.parametrize("script", _SCRIPTS, ids=lambda script: script.partition("\n")[0])
-def test_a_script_answers_as_it_says(script: str, fast_folder: Path) -> None:
+def test_a_script_answers_as_it_says(script: str, tmp_path: Path) -> None:
     ctx = mw.SessionContext()
-    mw.catalog(ctx, fast_folder, "lake")
+    mw.catalog(ctx, tmp_path, "lake")
     for text, answer, words in steps(script.strip().splitlines()[1:]):
-        statement = text.replace("{}", str(fast_folder))
+        statement = text.replace("{}", str(tmp_path))
         if words is not None:
             with pytest.raises(mw.InvalidCallError, match=f"(?s){words}"):
                 mw.sql(ctx, statement)

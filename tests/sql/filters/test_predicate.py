@@ -97,7 +97,7 @@ def test_the_text_of_a_predicate_quotes_names_that_need_it(name: str, text: str)
     assert found.sql == f"({text} > 1)"
 
 
-@pytest.mark.parametrize("count", [2, 100, 1000])
+@pytest.mark.parametrize("count", [2, 1000])
 def test_long_chains_are_shown_and_evaluated(count: int) -> None:
     """They come as trees as deep as they are long, which would overrun the stack."""
     text = " OR ".join(f"id % {n + 2} = x" for n in range(count))
@@ -107,7 +107,7 @@ def test_long_chains_are_shown_and_evaluated(count: int) -> None:
 
 
 def test_what_nests_too_deep_is_an_error_where_it_would_be_evaluated() -> None:
-    (found,) = predicates("id" + " + id" * 500 + " > 1", answer="inexact")
+    (found,) = predicates("id" + " + id" * 200 + " > 1", answer="inexact")
     assert found.columns == ["id"] and found.sql is None
     with pytest.raises(RuntimeError, match="nested too deeply"):
         found.evaluate(TABLE.to_batches()[0])

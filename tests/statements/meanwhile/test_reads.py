@@ -2,7 +2,6 @@
 updates it."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import datafusion
 import pyarrow as pa
@@ -61,8 +60,8 @@ def settings_of(wrapping: str) -> list[str]:
 
 
 @pytest.fixture
-def table(fast_folder: Path) -> Iterator[mw.Table]:
-    with mw.create_table(str(fast_folder / "table"), SCHEMA, primary_key="id") as table:
+def table(uri: str) -> Iterator[mw.Table]:
+    with mw.create_table(uri, SCHEMA, primary_key="id") as table:
         yield table
 
 

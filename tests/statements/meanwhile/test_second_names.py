@@ -15,13 +15,13 @@ DIFFERING = "a JOIN {} AS b ON a.id = b.id WHERE a.n <> b.n"
 
 
 @pytest.fixture
-def table(fast_folder: Path, ctx: datafusion.SessionContext) -> Iterator[mw.Table]:
+def table(tmp_path: Path, ctx: datafusion.SessionContext) -> Iterator[mw.Table]:
     """`a`, `b`, and `c` by a handle of its own; `lake` has it as `public.t`."""
-    with mw.create_table(str(fast_folder / "t.lance"), SCHEMA, primary_key="id") as table:
+    with mw.create_table(str(tmp_path / "t.lance"), SCHEMA, primary_key="id") as table:
         mw.register(ctx, "a", table)
         mw.register(ctx, "b", table)
         mw.register(ctx, "c", table.uri)
-        mw.catalog(ctx, fast_folder, "lake")
+        mw.catalog(ctx, tmp_path, "lake")
         mw.sql(ctx, "INSERT INTO a VALUES (1, 0), (2, 0)")
         yield table
 
@@ -64,9 +64,9 @@ def test_a_query_reads_one_state_under_all_names(
 @pytest.mark.usefixtures("written_between")
 @pytest.mark.parametrize("other", ["a", "b", "c", "lake.public.t"])
 def test_all_queries_of_a_statement_do(
-    ctx: datafusion.SessionContext, fast_folder: Path, other: str
+    ctx: datafusion.SessionContext, tmp_path: Path, other: str
 ) -> None:
-    with mw.create_table(str(fast_folder / "u"), SCHEMA, primary_key="id") as target:
+    with mw.create_table(str(tmp_path / "u"), SCHEMA, primary_key="id") as target:
         mw.register(ctx, "u", target)
         mw.sql(ctx, f"INSERT INTO u SELECT a.id, a.n - b.n FROM {other} AS b JOIN a ON a.id = b.id")
         assert target.to_arrow()["n"].to_pylist() == [0, 0]

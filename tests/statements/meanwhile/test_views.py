@@ -72,10 +72,10 @@ WAYS: Mapping[str, tuple[Register, str, str]] = {
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_view_of_a_weaker_consistency_is_not_taken_for_a_strong_one(
-    fast_folder: Path, ctx: datafusion.SessionContext, view: str, way: str, level: str
+    tmp_path: Path, ctx: datafusion.SessionContext, view: str, way: str, level: str
 ) -> None:
     register, before, after = WAYS[way]
-    table = mw.create_table(str(fast_folder / "table.lance"), SCHEMA, primary_key="id")
+    table = mw.create_table(tmp_path / "table.lance", SCHEMA, primary_key="id")
     register(ctx, table, level)
     for text in VIEWS[view].format(t=before).split(";"):
         ctx.sql(text).collect()
@@ -95,9 +95,9 @@ def test_a_view_of_a_weaker_consistency_is_not_taken_for_a_strong_one(
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_view_of_the_strong_table_is_read_whatever_was_made_before_or_since(
-    fast_folder: Path, ctx: datafusion.SessionContext, view: str
+    tmp_path: Path, ctx: datafusion.SessionContext, view: str
 ) -> None:
-    table = mw.create_table(str(fast_folder / "table.lance"), SCHEMA, primary_key="id")
+    table = mw.create_table(tmp_path / "table.lance", SCHEMA, primary_key="id")
     mw.register(ctx, "t", table, "eventual")
     ctx.sql("CREATE VIEW unread AS SELECT * FROM t").collect()
     mw.register(ctx, "t", table)
