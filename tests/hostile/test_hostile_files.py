@@ -19,7 +19,7 @@ from tests.soak import IS_SOAK
 pytestmark = pytest.mark.slow
 
 SEEDS = 300 if IS_SOAK else 14
-CHILDREN = 3 if IS_SOAK else 2
+CHILDREN = 3 if IS_SOAK else 1
 
 
 def run(*arguments: object, seconds: float) -> subprocess.CompletedProcess[str]:

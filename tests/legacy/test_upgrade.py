@@ -16,6 +16,7 @@ from memwal_sql.legacy.format import OlderMemWal
 from memwal_sql.maintain.progress import Progress
 from memwal_sql.write.table_writer import TableWriter
 from tests.model.writing import upsert_rows
+from tests.soak import usual
 from tests.storage.older import entry_range, make_older, mem_wal
 
 SCHEMA = pa.schema([pa.field("id", pa.int64()), pa.field("n", pa.int64())])
@@ -137,8 +138,10 @@ STEPS = [
 ]
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize(("owner", "name"), STEPS, ids=[name for _, name in STEPS])
+@pytest.mark.parametrize(
+    ("owner", "name", "after"),
+    usual([(owner, name, after) for owner, name in STEPS for after in (False, True)], 9),
+)
 def test_an_upgrade_that_stops_anywhere_is_taken_up_again(
     uri: str, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, after: bool
 ) -> None:

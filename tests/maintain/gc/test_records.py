@@ -179,7 +179,7 @@ def test_a_collector_that_dies_at_any_change_leaves_what_the_next_one_takes(
         _collect(str(tmp_path / "whole"))
     alive, change = False, 0
     while not alive:
-        change += 1 if IS_SOAK else 2
+        change += 1 if IS_SOAK else 3
         uri = str(tmp_path / f"t{change}")
         shutil.copytree(tmp_path / "t", uri)
         switch = Switch()

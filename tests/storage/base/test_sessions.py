@@ -13,6 +13,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.storage.base.sessions import BaseSession, SessionChecks, new_session
+from tests.each import each
 
 MEGABYTE = 1024 * 1024
 
@@ -30,39 +31,30 @@ def replace_versions(base: BaseSession, count: int = SessionChecks.versions) -> 
         base.replaced()
 
 
-def test_a_new_session_begins_when_most_of_what_one_holds_is_of_versions_that_are_gone() -> None:
-    first = FakeSession(10 * MEGABYTE)
+@each(
+    "needed, held, versions, is_new",
+    [
+        (10, 83, SessionChecks.versions, False),
+        (10, 85, SessionChecks.versions - 1, False),
+        (10, 85, SessionChecks.versions, True),
+        # Two thirds of what it takes to begin anew would have been left behind by merges.
+        (4000, 8000, 10 * SessionChecks.versions, False),
+    ],
+)
+def test_a_new_session_begins_when_most_of_what_one_holds_is_of_versions_that_are_gone(
+    needed: int, held: int, versions: int, is_new: bool
+) -> None:
+    first = FakeSession(needed * MEGABYTE)
     base = BaseSession(first)
     replace_versions(base)
-    first.held = 83 * MEGABYTE
-    replace_versions(base)
-    assert base.session is first
-    first.held = 85 * MEGABYTE
-    replace_versions(base, SessionChecks.versions - 1)
-    assert base.session is first
-    base.replaced()
-    assert base.session is not first
-    assert base.session.size_bytes() < MEGABYTE
-
-
-def test_the_index_of_a_large_table_is_kept() -> None:
-    """Two thirds of what it takes to begin anew would have been left behind by merges."""
-    large = FakeSession(4000 * MEGABYTE)
-    base = BaseSession(large)
-    replace_versions(base)
-    large.held = 8000 * MEGABYTE
-    replace_versions(base, 10 * SessionChecks.versions)
-    assert base.session is large
-
-
-def test_a_session_after_another_is_measured_by_its_own_first_versions() -> None:
-    base = BaseSession(FakeSession(0))
-    replace_versions(base)
-    base.session.held = 65 * MEGABYTE
-    replace_versions(base)
-    second = base.session
-    replace_versions(base, 3 * SessionChecks.versions)
-    assert base.session is second
+    first.held = held * MEGABYTE
+    replace_versions(base, versions)
+    assert (base.session is not first) is is_new
+    if is_new:  # which is measured by its own first versions
+        second = base.session
+        assert second.size_bytes() < MEGABYTE
+        replace_versions(base, 3 * SessionChecks.versions)
+        assert base.session is second
 
 
 @pytest.mark.slow
