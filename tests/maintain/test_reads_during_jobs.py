@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,6 @@ SCHEMA = pa.schema(
 # Keys of one group are in one region and are always written together.
 GROUPS = 6
 SIZE = 40
-LEVELS = ("strong", "manifest", "eventual")
 GONE = 1000  # these keys are there after every even write of their group
 
 
@@ -110,41 +108,26 @@ def _running(scene: Scene, *jobs: Callable[[], None]) -> Iterator[None]:
             thread.join(60)
 
 
-def _scan(scene: Scene, table: mw.Table, level: str) -> None:
-    before = list(scene.acknowledged) if level == "strong" else [0] * GROUPS
-    scene.check_rows(rows_of(table, level), before)
+KEYS = [*range(GROUPS * SIZE), *(GROUPS * GONE + group for group in range(GROUPS))]
+WORDS = " ".join(f"group{group}" for group in range(GROUPS))
+SELECT = "SELECT id, val FROM t WHERE val >= 0"
+READS: tuple[Callable[[mw.Table], pa.Table], ...] = (
+    lambda table: table.scan().read_all(),
+    lambda table: session_of("t", table).sql(SELECT).to_arrow_table(),
+    lambda table: table.get(KEYS, ["id", "val"]),
+    lambda table: table.vector_search("vec", [0.0] * WIDTH, GROUPS * (SIZE + 1), nprobes=2),
+    lambda table: table.full_text_search("body", WORDS, GROUPS * (SIZE + 1)),
+)
 
 
-def _sql(scene: Scene, table: mw.Table) -> None:
-    before = list(scene.acknowledged)
-    found = session_of("t", table).sql("SELECT id, val FROM t WHERE val >= 0").to_arrow_table()
-    scene.check_rows(as_rows(found), before)
-
-
-def _get(scene: Scene, table: mw.Table) -> None:
-    before = list(scene.acknowledged)
-    keys = [*range(GROUPS * SIZE), *(GROUPS * GONE + group for group in range(GROUPS))]
-    found = table.get(keys, ["id", "val"])
-    scene.check_rows(as_rows(found), before)
-
-
-def _search(scene: Scene, table: mw.Table) -> None:
-    before = list(scene.acknowledged)
-    found = table.vector_search("vec", [0.0, 0.0, 0.0, 0.0], GROUPS * (SIZE + 1), nprobes=2)
-    scene.check_rows(
-        dict(zip(found["id"].to_pylist(), found["val"].to_pylist(), strict=True)), before
-    )
+def _read(scene: Scene, table: mw.Table) -> None:
+    for level in ("manifest", "eventual"):
+        scene.check_rows(rows_of(table, level), [0] * GROUPS)
+    for read in READS:
+        before = list(scene.acknowledged)
+        scene.check_rows(as_rows(read(table)), before)
     nearest = table.vector_search("vec", [13.0, 1.0, 0.0, 0.0], 1, nprobes=2)
     assert nearest["id"].to_pylist() == [13]
-
-
-def _search_text(scene: Scene, table: mw.Table) -> None:
-    before = list(scene.acknowledged)
-    words = " ".join(f"group{group}" for group in range(GROUPS))
-    found = table.full_text_search("body", words, GROUPS * (SIZE + 1))
-    scene.check_rows(
-        dict(zip(found["id"].to_pylist(), found["val"].to_pylist(), strict=True)), before
-    )
 
 
 @pytest.mark.timeout(600)
@@ -186,9 +169,7 @@ def test_every_answer_is_of_a_state_that_was(tmp_path: Path) -> None:
                 time.monotonic() < end or not (any(merged) and any(compacted))
             ) and not scene.stop.is_set():
                 for table in (scene.table, *readers):
-                    reads = [partial(_scan, level=level) for level in LEVELS]
-                    for read in (*reads, _sql, _get, _search, _search_text):
-                        read(scene, table)
+                    _read(scene, table)
                 rounds += 1
     assert not scene.failures, scene.failures
     assert rounds and any(merged), (rounds, merged)

@@ -105,10 +105,16 @@ class Site:
         """The manifest of version 1 of the base: Lance counts names down."""
         return max(self.file("_versions").glob("*.manifest"))
 
+    def as_in_generation_3(self, path: str) -> None:
+        """Put a file of generation 3 into generation 2."""
+        shutil.copyfile(self.generation(3) / path, self.generation(2) / path)
+
+    def entry(self, position: int) -> Path:
+        return self.file(paths.wal_path(self.region, position))
+
     def wal(self, above: int) -> Path:
         """The WAL entry so many positions above the flushed ones."""
-        position = self.manifest.replay_after_wal_entry_position + above
-        return self.file(paths.wal_path(self.region, position))
+        return self.entry(self.manifest.replay_after_wal_entry_position + above)
 
     def details(self, **changes: Any) -> None:
         dataset = lance.dataset(self.uri)
@@ -140,6 +146,10 @@ def cut(path: Path, lost: int) -> None:
 def halve(path: Path) -> None:
     data = path.read_bytes()
     path.write_bytes(data[: len(data) // 2])
+
+
+def blank(path: Path) -> None:
+    path.write_bytes(bytes(len(path.read_bytes())))
 
 
 def flip(path: Path) -> None:
@@ -182,12 +192,19 @@ CASES: list[tuple[Severity, str, str, Damage]] = [
     (ERROR, "wal", "table.changes() can't read a flushed WAL entry",
      lambda s: s.wal(0).write_bytes(b"")),
     (ERROR, "wal", "table.changes() can't read a flushed WAL entry",
-     lambda s: flip(s.file(paths.wal_path(s.region, 1)))),
+     lambda s: flip(s.entry(1))),
     (ERROR, "wal", "position 99 was seen before, but is missing",
      lambda s: s.commit(wal_entry_position_last_seen=99)),
     (WARNING, "wal", "the last flushed WAL entry, at position", lambda s: s.wal(0).unlink()),
     (ERROR, "wal", "has writer epoch 99", lambda s: s.put_entry(encode_fence(writer_epoch=99))),
+    (WARNING, "wal", "durable rows may be lost",
+     lambda s: (halve(s.wal(2)), s.put_entry(encode_fence(writer_epoch=1)))),
+    (WARNING, "wal", "table.wal() can't read an old WAL entry",
+     lambda s: (s.entry(1).write_bytes(b""), s.entry(2).unlink())),
     # Generations
+    (ERROR, "generations", "lists generations twice: [1, 2, 3, 3]",
+     lambda s: s.commit(flushed_generations=(
+         *s.manifest.flushed_generations, FlushedGeneration(3, "00000000_gen_3")))),
     (ERROR, "generations", "the folder of generation 2 is missing",
      lambda s: shutil.rmtree(s.generation(2))),
     (WARNING, "generations", "the folder of generation 1 is missing; its rows are in the base",
@@ -204,7 +221,14 @@ CASES: list[tuple[Severity, str, str, Damage]] = [
      lambda s: (s.generation(2) / "bloom_filter.bin").unlink()),
     (ERROR, "generations", "not a whole number of 32-byte blocks",
      lambda s: cut(s.generation(2) / "bloom_filter.bin", 1)),
+    (ERROR, "generations", "zeros only", lambda s: blank(s.generation(2) / "bloom_filter.bin")),
     # Indexes of generations
+    (ERROR, "generations", "the index 'id_idx' of generation 2 can't be read",
+     lambda s: next((s.generation(2) / "_indices").glob("*/page_lookup.lance")).unlink()),
+    (ERROR, "generations", "a btree of generation 2 lacks",
+     lambda s: s.as_in_generation_3("_pk_index/page_data.lance")),
+    (ERROR, "generations", "has other keys in its pages than its lookup table says",
+     lambda s: s.as_in_generation_3("_pk_index/page_lookup.lance")),
     (ERROR, "generations", "a btree of generation 2 can't be read",
      lambda s: shutil.rmtree(s.generation(2) / "_indices")),
     (ERROR, "generations", "a btree of generation 2 can't be read",
@@ -224,7 +248,14 @@ CASES: list[tuple[Severity, str, str, Damage]] = [
      lambda s: s.details(inline_snapshots=b"x" * 100)),
     (WARNING, "region snapshots", "the file of the region snapshot is gone",
      lambda s: s.details(inline_snapshots=None)),
+    (ERROR, "region snapshots", "is recorded, but its folder is gone",
+     lambda s: (s.details(merged_generations={}),
+                shutil.rmtree(s.file(paths.region_folder(s.region))))),
+    (WARNING, "region snapshots", "can't be read in its recorded state: ",
+     lambda s: (s.details(inline_snapshots=b"x" * 100), mw.open_table(s.uri).snapshot_regions())),
     # Checkpoints
+    (ERROR, "checkpoints", "a WAL entry that it retains can't be read",
+     lambda s: (s.wal(2).unlink(), s.wal(1).write_bytes(b""))),
     (WARNING, "checkpoints", "the tag memwal_sql.checkpoint.c.1 is gone",
      lambda s: lance.dataset(s.uri).tags.delete(_tag(s))),
     (WARNING, "checkpoints", "the tag memwal_sql.checkpoint.c.1 is gone",
@@ -233,6 +264,11 @@ CASES: list[tuple[Severity, str, str, Damage]] = [
      lambda s: next(s.file("_memwal_sql/checkpoints/c").iterdir()).write_text("{")),
     (ERROR, "merge progress", "version 1 can't be read",
      lambda s: s.oldest_version.write_bytes(b"")),
+    # Leftovers
+    (INFO, "leftovers", "1 of kind 'orphan'",
+     lambda s: shutil.copytree(s.generation(2), s.generation(2).parent / "00000000_gen_2")),
+    (ERROR, "leftovers", "can't be read",
+     lambda s: s.file("_mem_wal/link").symlink_to(s.folder.parent)),
 ]  # fmt: skip
 
 
@@ -249,29 +285,11 @@ def damages(severity: Severity, check: str, text: str) -> Callable[[Damage], Dam
 # The WAL
 
 
-@damages(WARNING, "wal", "durable rows may be lost")
-def wal_entry_cut_below_a_fence(site: Site) -> None:
-    halve(site.wal(2))
-    site.put_entry(encode_fence(writer_epoch=1))
-
-
 @damages(ERROR, "wal", "was complete before, but is torn")
 def noted_wal_entry_cut(site: Site) -> None:
     last = max(Wal(site.store, site.region).positions())
     site.commit(wal_entry_position_last_seen=last)
     halve(site.wal(2))
-
-
-@damages(ERROR, "checkpoints", "a WAL entry that it retains can't be read")
-def checkpointed_wal_entry_cut(site: Site) -> None:
-    site.wal(2).unlink()
-    site.wal(1).write_bytes(b"")
-
-
-@damages(WARNING, "wal", "table.wal() can't read an old WAL entry")
-def fence_cut_below_a_gap(site: Site) -> None:
-    site.file(paths.wal_path(site.region, 1)).write_bytes(b"")
-    site.file(paths.wal_path(site.region, 2)).unlink()
 
 
 @damages(ERROR, "wal", "belongs to generation 99")
@@ -296,19 +314,7 @@ def generation_not_listed(site: Site) -> None:
     site.commit(flushed_generations=tuple(kept))
 
 
-@damages(ERROR, "generations", "lists generations twice: [1, 2, 3, 3]")
-def generation_twice(site: Site) -> None:
-    listed = site.manifest.flushed_generations
-    site.commit(flushed_generations=(*listed, FlushedGeneration(3, "00000000_gen_3")))
-
-
 # Bloom filters
-
-
-@damages(ERROR, "generations", "zeros only")
-def bloom_blank(site: Site) -> None:
-    path = site.generation(2) / "bloom_filter.bin"
-    path.write_bytes(bytes(len(path.read_bytes())))
 
 
 @damages(ERROR, "generations", "the bloom filter lacks")
@@ -319,12 +325,6 @@ def bloom_of_another_key(site: Site) -> None:
 
 
 # Indexes of generations
-
-
-@damages(ERROR, "generations", "the index 'id_idx' of generation 2 can't be read")
-def index_lost(site: Site) -> None:
-    for path in (site.generation(2) / "_indices").glob("*/page_lookup.lance"):
-        path.unlink()
 
 
 @damages(WARNING, "generations", "of generation 2 covers")
@@ -338,18 +338,6 @@ def btree_of_other_rows(site: Site) -> None:
     for old in (site.generation(2) / "_indices").glob("*/page_data.lance"):
         (new,) = (site.generation(3) / "_indices").glob("*/page_data.lance")
         shutil.copyfile(new, old)
-
-
-@damages(ERROR, "generations", "a btree of generation 2 lacks")
-def native_btree_of_other_rows(site: Site) -> None:
-    page = "_pk_index/page_data.lance"
-    shutil.copyfile(site.generation(3) / page, site.generation(2) / page)
-
-
-@damages(ERROR, "generations", "has other keys in its pages than its lookup table says")
-def btree_lookup_of_other_rows(site: Site) -> None:
-    page = "_pk_index/page_lookup.lance"
-    shutil.copyfile(site.generation(3) / page, site.generation(2) / page)
 
 
 # Keys
@@ -400,18 +388,6 @@ def unknown_maintained_index(site: Site) -> None:
     site.details(maintained_indexes=("gone",))
 
 
-@damages(ERROR, "region snapshots", "is recorded, but its folder is gone")
-def region_lost(site: Site) -> None:
-    site.details(merged_generations={})
-    shutil.rmtree(site.file(paths.region_folder(site.region)))
-
-
-@damages(WARNING, "region snapshots", "can't be read in its recorded state: ")
-def snapshot_of_an_old_version_damaged(site: Site) -> None:
-    site.details(inline_snapshots=b"x" * 100)
-    mw.open_table(site.uri).snapshot_regions()
-
-
 @damages(WARNING, "region snapshots", "can't be read in its recorded state")
 def generation_of_an_old_version_lost(site: Site) -> None:
     lost = site.generation(3)
@@ -446,16 +422,6 @@ def checkpointed_entry_lost(site: Site) -> None:
 
 
 # Leftovers
-
-
-@damages(INFO, "leftovers", "1 of kind 'orphan'")
-def orphan(site: Site) -> None:
-    shutil.copytree(site.generation(2), site.generation(2).parent / "00000000_gen_2")
-
-
-@damages(ERROR, "leftovers", "can't be read")
-def link_to_a_folder(site: Site) -> None:
-    site.file("_mem_wal/link").symlink_to(site.folder.parent)
 
 
 @damages(INFO, "leftovers", "'mine' is not a region's folder")

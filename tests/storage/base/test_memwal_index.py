@@ -21,6 +21,7 @@ from memwal_sql.storage.base.memwal_index import (
 from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.objects.open import ObjectStore, open_store
 from tests.model.faults import FaultyStore
+from tests.model.merging import details_of
 from tests.storage.native import KEY
 
 REGION = UUID("6433efc6-ea99-4fb5-9138-e4f3486995b4")
@@ -153,7 +154,7 @@ def test_versions_share_a_tag_of_rows_until_rows_or_columns_change(tmp_path: Pat
     """Protocol rule 16: what is known of rows outlives commits of indexes, and nothing else."""
     store, dataset, _ = commit(str(tmp_path / "t"))
     tags = [_rows_tag(store, dataset)]
-    dataset = commit_details(dataset, _details(store, dataset))
+    dataset = commit_details(dataset, details_of(store.uri, dataset))
     dataset.create_scalar_index("id", "BTREE")
     assert _rows_tag(store, dataset) == tags[0]
     for change in (
@@ -171,9 +172,3 @@ def _rows_tag(store: ObjectStore, dataset: Any) -> str:
     found = read_details(store, dataset)
     assert found is not None
     return found.rows_tag
-
-
-def _details(store: ObjectStore, dataset: Any) -> IndexDetails:
-    found = read_details(store, dataset)
-    assert found is not None
-    return found.details

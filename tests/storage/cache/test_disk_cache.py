@@ -229,15 +229,45 @@ def test_a_disk_that_takes_nothing_is_no_error(tmp_path: Path) -> None:
         assert cache.open("one") is None
 
 
-@pytest.mark.parametrize("error", [StoreUnavailableError("gone"), OSError("full")])
-def test_a_copy_that_fails_leaves_nothing(tmp_path: Path, error: Exception) -> None:
-    def fails(start: int, end: int) -> bytes:
-        raise error
+def test_a_copy_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    def failing(error: Exception) -> Callable[[int, int], bytes]:
+        def read(start: int, end: int) -> bytes:
+            raise error
 
-    short = OriginalFile("short", 10, lambda start, end: b"123")
-    for bad in (OriginalFile("bad", 10, fails), short, OriginalFile("../up", 0, fails)):
+        return read
+
+    for bad in (
+        OriginalFile("bad", 10, failing(OSError("full"))),
+        OriginalFile("bad", 10, failing(StoreUnavailableError("gone"))),
+        OriginalFile("short", 10, lambda start, end: b"123"),
+        OriginalFile("../up", 0, lambda start, end: b""),
+    ):
         assert not add(DiskCache(tmp_path, ROOM), "one", [*original(content_of(4)), bad])
     assert [path.name for path in tmp_path.iterdir()] == [".adding"]
+
+
+@each(
+    "error, waits",
+    [
+        (StoreUnavailableError("denied"), True),
+        (OSError("full"), True),
+        (NotFoundError("collected"), False),
+    ],
+)
+def test_a_copy_that_failed_is_not_tried_again_at_once(
+    tmp_path: Path, error: Exception, waits: bool
+) -> None:
+    """Where its source is gone, others are copied all the same."""
+
+    def fails() -> list[OriginalFile]:
+        raise error
+
+    now = [0.0]
+    cache = DiskCache(tmp_path, ROOM, lambda: now[0])
+    assert not cache.add("a", fails, "a")
+    assert add(cache, "b", original(content_of(1))) is not waits
+    now[0] = 61.0
+    assert add(cache, "c", original(content_of(1)))
 
 
 def test_leftovers_of_a_process_that_died_go(tmp_path: Path) -> None:
@@ -281,32 +311,6 @@ def test_a_file_is_checked_once_as_long_as_nobody_touches_it(
     assert cache.open("t-2") is None
     assert DiskCache(tmp_path, ROOM).open("t-1") is not None
     assert sorted(checked) == ["m", "m", "s", "s"]
-
-
-@pytest.mark.parametrize("error", [StoreUnavailableError("denied"), OSError("full")])
-def test_a_copy_that_failed_is_not_tried_again_at_once(tmp_path: Path, error: Exception) -> None:
-    asked: list[str] = []
-
-    def fails() -> list[OriginalFile]:
-        asked.append("files")
-        raise error
-
-    now = [0.0]
-    cache = DiskCache(tmp_path, ROOM, lambda: now[0])
-    for name in "abc":
-        assert not cache.add(name, fails, name)
-    assert len(asked) == 1
-    now[0] = 61.0
-    assert add(cache, "a", original(content_of(1)))
-
-
-def test_a_source_that_is_gone_keeps_no_other_from_being_copied(tmp_path: Path) -> None:
-    def gone() -> list[OriginalFile]:
-        raise NotFoundError("collected")
-
-    cache = DiskCache(tmp_path, ROOM)
-    assert not cache.add("a", gone, "a")
-    assert add(cache, "b", original(content_of(1)))
 
 
 def test_open_copies_are_bounded(tmp_path: Path) -> None:
