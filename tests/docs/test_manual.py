@@ -38,9 +38,31 @@ def test_the_commands_of_contributors_are_targets_of_the_makefile() -> None:
     assert set(named) == set(targets) - {"help", "clean"}
 
 
+def documented() -> dict[str, list[str]]:
+    """The paths that the pages of the API document, each with the members that it lists."""
+    pages = "".join(page(f"docs/api/{path.name}") for path in MANUAL.glob("api/*.md"))
+    parts = re.findall(r"^::: memwal_sql\.([\w.]+)\n((?: .*\n)*)", pages, re.MULTILINE)
+    return {name: re.findall(r"^ +- (\w+)$", options, re.MULTILINE) for name, options in parts}
+
+
 def test_the_api_has_every_public_name() -> None:
-    named = re.findall(r"^::: memwal_sql\.(\w+)$", page("docs/api.md"), re.MULTILINE)
-    assert sorted(named) == sorted(mw.__all__)
+    names = [path.rpartition(".")[2] for path in documented() if not path.startswith("spark.")]
+    assert sorted(names) == sorted(mw.__all__)
+
+
+def test_the_api_documents_functions_instead_of_modules_of_their_names() -> None:
+    for path in documented():
+        folder = ROOT / "memwal_sql" / path.replace(".", "/")
+        assert not folder.is_dir() and not folder.with_suffix(".py").exists(), path
+
+
+def test_the_api_has_what_the_manual_calls() -> None:
+    """Methods of the tables, writers and transactions of examples, and no others that are gone."""
+    texts = [each_block.text for path in MANUAL_PAGES for each_block in blocks(path)]
+    for pattern, name in (("table", "Table"), ("writer", "TableWriter"), ("tx", "Transaction")):
+        members = documented()[name]
+        assert all(hasattr(getattr(mw, name), member) for member in members)
+        assert set(re.findall(rf"\b{pattern}\.([a-z]\w+)\(", "".join(texts))) <= set(members)
 
 
 def test_every_error_has_a_remedy_on_the_page_of_troubleshooting() -> None:
