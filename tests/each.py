@@ -55,7 +55,8 @@ def refusals(path: Path) -> Iterator[tuple[str, str]]:
     `statement !! words`, in which `\\n` is the end of a line of the statement."""
     for line in path.read_text(encoding="utf-8").splitlines():
         if line and not line.startswith("-- "):
-            statement, _, words = line.rpartition(" !! ")
+            statement, mark, words = line.rpartition(" !! ")
+            assert mark, line
             yield statement.replace("\\n", "\n"), words
 
 

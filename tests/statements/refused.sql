@@ -2,6 +2,7 @@
 -- The tables of the session: t (id, n, v, c) with a checkpoint 'then' and w (tenant, id, n, "Name") are of this
 -- package; s (id, n), due (id, n) and m (column1, column2, column3) are DataFusion's; the catalog lake has one
 -- table of this package, a plain Lance table and a folder without a table. $q is not a vector.
+
 -- UPDATE, DELETE
 UPDATE w SET n = 1, n = 2 !! set twice, at line 1, column 21
 UPDATE w SET x = 1 !! no such column
@@ -84,22 +85,22 @@ INSERT INTO w VALUES ('a', 1, 2, 'x') RETURNING DISTINCT n !! found: n|DISTINCT
 INSERT INTO w VALUES ('a', 1, 1, 'x') RETURNING nope !! nope
 INSERT INTO w VALUES ('a', 1, 1, 'x') RETURNING new.* !! columns of 'w'.*column 49
 INSERT OVERWRITE w VALUES ('a', 1, 1.5, 'x') !! 1.5
-INSERT INTO t (id, n) VALUES (1, 2) ON CONFLICT DO UPDATE SET n = excluded.nope !! column 76: 
-INSERT INTO t (id, n) VALUES (1, 2) ON CONFLICT DO UPDATE SET n = excluded.c !! column 76: 
-INSERT INTO t (id, n) VALUES (1, 2) ON CONFLICT DO UPDATE SET n = (SELECT max(excluded.w) FROM t) !! column 88: 
-INSERT INTO t (id, n) VALUES (1, 2) ON CONFLICT DO UPDATE SET n = excluded !! column 67: 
+INSERT INTO t (id, n) VALUES (1, 2) ON CONFLICT DO UPDATE SET n = excluded.nope !! column 76:
+INSERT INTO t (id, n) VALUES (1, 2) ON CONFLICT DO UPDATE SET n = excluded.c !! column 76:
+INSERT INTO t (id, n) VALUES (1, 2) ON CONFLICT DO UPDATE SET n = (SELECT max(excluded.w) FROM t) !! column 88:
+INSERT INTO t (id, n) VALUES (1, 2) ON CONFLICT DO UPDATE SET n = excluded !! column 67:
 INSERT INTO t VALUES (1, 2, NULL, 'x') ON CONFLICT DO UPDATE SET n = excluded.c + true !! excluded.c|Utf8
-INSERT INTO t (id, n) SELECT * FROM (VALUES (1, (SELECT 8))) !! 
-INSERT INTO t (id, n) VALUES (1, 2) UNION ALL VALUES (2, (SELECT 8)) !! 
-INSERT INTO t (id, n) VALUES (1, CAST(EXISTS (SELECT 1 FROM t) AS INT)) !! 
-INSERT INTO t (id, n) VALUES (1, CAST(5 IN (SELECT id FROM t) AS INT)) !! 
+INSERT INTO t (id, n) SELECT * FROM (VALUES (1, (SELECT 8))) !! SubqueryExpr
+INSERT INTO t (id, n) VALUES (1, 2) UNION ALL VALUES (2, (SELECT 8)) !! SubqueryExpr
+INSERT INTO t (id, n) VALUES (1, CAST(EXISTS (SELECT 1 FROM t) AS INT)) !! not support .* Exists
+INSERT INTO t (id, n) VALUES (1, CAST(5 IN (SELECT id FROM t) AS INT)) !! not support .* InSubquery
 INSERT INTO t (id, n) VALUES (1, 1), (2, 2.5), (3, 'x') !! column 'n' .* 2\.5
 INSERT INTO t (id, n) VALUES (1, 1), (2, (y)), (3, 'x') !! No field named y
-INSERT INTO t (id, n) VALUES (1, 1), (2) !! 
-INSERT INTO t (id, n) VALUES (1, 1), () !! 
-INSERT INTO t (id, n) VALUES (1, 1), !! 
-INSERT INTO t (id, n) VALUES (1, 1) (2, 'x') !! 
-INSERT INTO t (id, n) VALUES (1, 'x', 2), (1, 2, 3) !! 
+INSERT INTO t (id, n) VALUES (1, 1), (2) !! 1 values in row 1 but expected 2
+INSERT INTO t (id, n) VALUES (1, 1), () !! an expression.* column 39
+INSERT INTO t (id, n) VALUES (1, 1), !! found: EOF.* column 37
+INSERT INTO t (id, n) VALUES (1, 1) (2, 'x') !! the end of the statement
+INSERT INTO t (id, n) VALUES (1, 'x', 2), (1, 2, 3) !! 'x'|3 columns
 UPDATE t SET v = [1e300, 1] !! 'v'
 
 -- MERGE
@@ -274,9 +275,9 @@ DELETE FROM t FOR VERSION AS OF 1 !! restore\(
 INSERT INTO t VERSION AS OF 1 VALUES (1) !! restore\(
 MERGE INTO t VERSION AS OF 1 USING s ON t.id = s.id WHEN MATCHED THEN DELETE !! restore\(
 COPY t FROM 'f.csv' !! found: FROM
-COPY t TO 'b.csv' WITH (FORMAT csv) !! 
-COPY t TO STDOUT !! 
-COPY t TO 'b' !! 
+COPY t TO 'b.csv' WITH (FORMAT csv) !! found: \(, at line 1, column 24
+COPY t TO STDOUT !! found: STDOUT
+COPY t TO 'b' !! Use STORED AS
 DELETE FROM t WHERE 1 / (n - n) = 0 !! Divide by zero
 SELECT 1 / 0 !! Divide by zero
 CALL merge('t') !! CALL memwal\.merge\('table', ...\)
@@ -370,3 +371,50 @@ CREATE VIEW w AS SELECT 1 + * 2 AS id FROM t !! , at line 1, column 29:
 \n UPDATE t SET zork = 3 !! , at line 2, column 15:
 UPDATE t SET n = (1 + * 2) !! , at line 1, column 23:
 SELECT v <-> [1, 2], (1 + * 2) FROM t !! , at line 1, column 27:
+
+-- rows of other tables, which are left to DataFusion
+INSERT INTO s VALUES (7, 7) !! of MemWAL tables only
+DELETE FROM s !! of MemWAL tables only
+DELETE FROM s WHERE id IN (SELECT id FROM due) !! of MemWAL tables only
+DELETE FROM s WHERE EXISTS (FROM due) !! of MemWAL tables only
+DELETE FROM s WHERE NOT EXISTS (VALUES (1)) !! of MemWAL tables only
+DELETE FROM s WHERE EXISTS (WITH w AS (VALUES (1)) FROM due) !! of MemWAL tables only
+UPDATE s SET n = 0 WHERE EXISTS (FROM due) !! of MemWAL tables only
+UPDATE s SET n = 0 !! of MemWAL tables only
+TRUNCATE TABLE s !! of MemWAL tables only
+MERGE INTO s USING due ON s.id = due.id WHEN MATCHED THEN DELETE !! of MemWAL tables only
+PREPARE p AS DELETE FROM s !! ctx\.sql|only a query
+PREPARE p AS DELETE FROM s WHERE EXISTS (FROM due) !! ctx\.sql|only a query
+PREPARE p AS UPDATE s SET n = 0 !! ctx\.sql|only a query
+PREPARE p AS MERGE INTO s USING due ON s.id = due.id WHEN MATCHED THEN DELETE !! ctx\.sql|only a query
+
+-- EXPLAIN ANALYZE, which would run what it explains
+EXPLAIN ANALYZE INSERT INTO t (id) VALUES (7) !! would run the
+EXPLAIN ANALYZE DELETE FROM t !! would run the
+EXPLAIN ANALYZE UPDATE t SET id = 7 WHERE id = 1 !! would run the
+EXPLAIN ANALYZE WITH x AS (SELECT 7) INSERT INTO t (id) SELECT * FROM x !! would run the
+EXPLAIN ANALYZE COPY (SELECT 1) TO 'x.csv' !! only a query
+EXPLAIN ANALYZE CREATE TABLE z AS SELECT 1 !! EXPLAIN shows plans
+EXPLAIN ANALYZE INSERT INTO s VALUES (7, 7) !! EXPLAIN shows plans
+EXPLAIN ANALYZE DELETE FROM s !! EXPLAIN shows plans
+EXPLAIN ANALYZE DELETE FROM s WHERE id IN (SELECT id FROM due) !! EXPLAIN shows plans
+EXPLAIN ANALYZE DELETE FROM s WHERE EXISTS (FROM due) !! EXPLAIN shows plans
+EXPLAIN ANALYZE DELETE FROM s WHERE NOT EXISTS (VALUES (1)) !! EXPLAIN shows plans
+EXPLAIN ANALYZE DELETE FROM s WHERE EXISTS (WITH w AS (VALUES (1)) FROM due) !! EXPLAIN shows plans
+EXPLAIN ANALYZE UPDATE s SET n = 0 WHERE EXISTS (FROM due) !! EXPLAIN shows plans
+EXPLAIN ANALYZE UPDATE s SET n = 0 !! EXPLAIN shows plans
+EXPLAIN ANALYZE TRUNCATE TABLE s !! EXPLAIN shows plans
+EXPLAIN ANALYZE MERGE INTO s USING due ON s.id = due.id WHEN MATCHED THEN DELETE !! EXPLAIN shows plans
+EXPLAIN (ANALYZE) DELETE FROM t !! would run the|EXPLAIN shows plans|only a query|FORMAT tree
+EXPLAIN (ANALYZE) DELETE FROM s WHERE EXISTS (FROM due) !! would run the|EXPLAIN shows plans|only a query|FORMAT tree
+EXPLAIN (ANALYZE, VERBOSE) DELETE FROM t !! would run the|EXPLAIN shows plans|only a query|FORMAT tree
+EXPLAIN (ANALYZE, VERBOSE) DELETE FROM s WHERE EXISTS (FROM due) !! would run the|EXPLAIN shows plans|only a query|FORMAT tree
+EXPLAIN (FORMAT TREE, ANALYZE true) DELETE FROM t !! would run the|EXPLAIN shows plans|only a query|FORMAT tree
+EXPLAIN (FORMAT TREE, ANALYZE true) DELETE FROM s WHERE EXISTS (FROM due) !! would run the|EXPLAIN shows plans|only a query|FORMAT tree
+EXPLAIN ANALYZE VERBOSE DELETE FROM t !! would run the|EXPLAIN shows plans|only a query|FORMAT tree
+EXPLAIN ANALYZE VERBOSE DELETE FROM s WHERE EXISTS (FROM due) !! would run the|EXPLAIN shows plans|only a query|FORMAT tree
+EXPLAIN ANALYZE EXPLAIN ANALYZE DELETE FROM t !! would run the|EXPLAIN shows plans|only a query|FORMAT tree
+EXPLAIN ANALYZE EXPLAIN ANALYZE DELETE FROM s WHERE EXISTS (FROM due) !! would run the|EXPLAIN shows plans|only a query|FORMAT tree
+EXPLAIN EXPLAIN ANALYZE DELETE FROM t !! would run the|EXPLAIN shows plans|only a query|FORMAT tree
+EXPLAIN EXPLAIN ANALYZE DELETE FROM s WHERE EXISTS (FROM due) !! would run the|EXPLAIN shows plans|only a query|FORMAT tree
+PREPARE p AS EXPLAIN ANALYZE DELETE FROM s !! would run the|EXPLAIN shows plans|only a query|FORMAT tree

@@ -192,11 +192,3 @@ def test_names_that_a_catalog_can_not_have_are_refused(
     with pytest.raises(mw.InvalidCallError, match="name"):
         mw.catalog(ctx, str(tmp_path), name, schema=schema)
     assert mw.sql(ctx, "SELECT * FROM plain").to_pylist() == [{"n": 1}]
-
-
-def test_an_empty_or_absent_folder_has_no_tables(tmp_path: Path) -> None:
-    ctx = datafusion.SessionContext()
-    mw.catalog(ctx, tmp_path / "absent", "lake")
-    assert tables(ctx) == []
-    mw.sql(ctx, "CREATE TABLE lake.public.t (id INT PRIMARY KEY)")
-    assert tables(ctx) == ["t"]

@@ -46,6 +46,7 @@ class State:
         tables = [mw.open_table(self.folder / name) for name in ("t", "w")]
         return (
             [table.to_arrow().sort_by("id") for table in tables],
+            self.ctx.table("s").to_pylist(),
             [table.indexes()["name"].to_pylist() for table in tables],
             sorted(self.ctx.catalog().schema().names()),
             sorted(self.folder.glob("*")) + sorted(self.folder.glob("lake/*")),

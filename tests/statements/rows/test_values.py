@@ -106,33 +106,6 @@ def test_each_value_is_written_as_it_is_alone(
     rows.table.close()
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "INSERT INTO t VALUES {}",
-        "INSERT INTO t (VALUES {})",
-        "INSERT INTO t (id, n) VALUES {}",
-        "INSERT OVERWRITE t VALUES {}",
-        "REPLACE INTO t VALUES {}",
-        "INSERT INTO t VALUES {} ON CONFLICT DO NOTHING",
-        "INSERT INTO t VALUES {} ON CONFLICT DO UPDATE SET n = excluded.n",
-        "WITH w AS (SELECT 2.0 AS x) INSERT INTO t VALUES {}",
-    ],
-)
-def test_values_of_every_statement_are_read_as_the_type_of_their_column(
-    uri: str, ctx: datafusion.SessionContext, statement: str
-) -> None:
-    schema = pa.schema([pa.field("id", pa.int64(), False), ("n", pa.int64()), ("s", pa.string())])
-    table = mw.register(ctx, "t", mw.create_table(uri, schema, primary_key="id"))
-    if "(id, n)" not in statement:
-        mw.sql(ctx, "ALTER TABLE t DROP COLUMN s")
-    given = "(1, 9007199254740993), ('2', 2.0), (3, '9007199254740995'), (4, NULL)"
-    mw.sql(ctx, statement.format(given))
-    found = {row["id"]: row["n"] for row in table.to_arrow().to_pylist()}
-    assert found == {1: 9007199254740993, 2: 2, 3: 9007199254740995, 4: None}
-    table.close()
-
-
 def test_rows_with_queries_keep_their_order(uri: str, ctx: datafusion.SessionContext) -> None:
     table = mw.create_table(uri, WHOLE, primary_key="id")
     mw.register(ctx, "t", table)
