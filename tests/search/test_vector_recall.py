@@ -19,7 +19,7 @@ from tests.model.resident import another_store
 from tests.search.vector_tables import Vector, VectorTable, below, plan_of, run
 from tests.soak import usual
 
-ROWS, DIMENSION, QUERIES, K = 12_000, 32, 40, 10
+ROWS, DIMENSION, QUERIES, K = 6_000, 32, 30, 10
 GENERATIONS = 3
 
 
@@ -67,7 +67,7 @@ def test_graphs_find_live_rows_among_many_stale_ones(
     codes = {"num_sub_vectors": 8} if kind.endswith("PQ") else {}
 
     def index(dataset: Any) -> None:
-        dataset.create_index("v", kind, num_partitions=8, name="v_idx", **codes)
+        dataset.create_index("v", kind, num_partitions=4, name="v_idx", **codes)
 
     check_recall(tmp_path / "t", ROWS // 3, share, index)
 

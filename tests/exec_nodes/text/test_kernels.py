@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from exec_nodes.postings.protocol import Documents, Frequencies
 from memwal_native import Postings, TokenMap, top_k
 from tests.exec_nodes.text import twin
+from tests.soak import SOAK
 
 SIZE = 40_000  # more than two windows of the scoring kernel
 
@@ -62,7 +63,7 @@ def test_documents_are_counted_among_others(
     st.floats(0, 1),
     st.integers(0, 2**32),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60 * SOAK, deadline=None)
 def test_the_best_documents_are_those_of_a_full_sort(
     lists: list[tuple[Documents, Frequencies]], k: int, required: int, live: float, seed: int
 ) -> None:

@@ -89,7 +89,7 @@ def test_random_combined_fields_queries_find_the_rows_and_scores_of_lance() -> N
 def test_a_limit_gives_the_first_rows_of_the_whole_result() -> None:
     rng = Random("limit")
     sources, _ = random_sources(rng, SIMPLE, 300)
-    for _ in range(40 * SOAK):
+    for _ in range(20 * SOAK):
         ours, _ = random_query(rng, rng.choice((COLUMNS, COLUMNS[1:])))
         everything = list(search(ours, sources).items())
         for k in (0, 1, 3, 10, 1000):
