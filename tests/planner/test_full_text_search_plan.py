@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 
 from exec_nodes.base.errors import InvalidCallError
-from exec_nodes.fts_exec import FTSExec
-from exec_nodes.node import Node, draw
+from exec_nodes.node import draw
 from exec_nodes.sources.source import Source
 from exec_nodes.text.query.tree import Boolean, Match, Operator, Phrase
 from planner.model import Snapshot, TableInfo
@@ -142,17 +141,6 @@ def test_the_plan_is_the_one_of_the_specification(tmp_path: Path) -> None:
     )
 
 
-def test_the_plan_says_where_texts_are_tokenized(tmp_path: Path) -> None:
-    base, newer = base_table(tmp_path / "t", {1: "word1"}), [memtable([(2, "word1")], 1)]
-    query = TextQuery(Match("word1", "body"), 10, ("id",))
-    labels = [s.label() for s in scans(plan_full_text_search(query, snapshot(base, newer)))]
-    assert all("index=tokenized" in label for label in labels)
-    index = replace(body_index(), maintained=False)
-    plan = plan_full_text_search(query, snapshot(base, newer, [index]))
-    base.dataset.create_scalar_index("body", "INVERTED", name="body_idx")
-    assert ["index=body_idx" in s.label() for s in scans(plan)] == [True, False]
-
-
 def test_the_corpus_is_in_the_metrics(tmp_path: Path) -> None:
     base = base_table(tmp_path / "t", {1: "word1", 2: "word2 word2 word2", 3: None, 4: "the"}, {})
     found = snapshot(base, [memtable([(1, "word5 word6")], 1)], [body_index()])
@@ -174,7 +162,3 @@ def test_the_corpus_is_in_the_metrics(tmp_path: Path) -> None:
 def test_bad_calls_are_refused_before_anything_is_read(query: TextQuery, message: str) -> None:
     with pytest.raises(InvalidCallError, match=message):
         plan_full_text_search(query, Snapshot(TableInfo(SCHEMA, ("id",)), None, ()))
-
-
-def scans(plan: Node) -> list[FTSExec]:
-    return [node for node in nodes(plan) if isinstance(node, FTSExec)]

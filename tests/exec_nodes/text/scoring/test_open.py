@@ -88,8 +88,10 @@ def test_texts_count_the_tokenized_rows_that_they_keep_alive(tmp_path: Path) -> 
 def test_an_index_over_all_fragments_is_read_and_nothing_tokenized(
     tmp_path: Path, tokenized_fragments: list[int]
 ) -> None:
+    """On disk and in memory."""
     texts = some_texts(Random(1), range(500))
     check(base_table(tmp_path / "t", texts, {}, **SMALL_FILES).dataset, texts)
+    check(indexed(lance.write_dataset(rows_of(texts), f"shared-memory://{uuid4()}"), {}), texts)
     assert tokenized_fragments == []
 
 
@@ -175,7 +177,8 @@ def test_rows_are_counted_where_they_are_whatever_lance_does_to_them(
     check(now(), live)
     assert set(tokenized_fragments) == {3}
     for step in range(2):
-        now().optimize.optimize_indices(num_indices_to_merge=0)  # one more segment
+        # One more segment, then one more partition.
+        now().optimize.optimize_indices(num_indices_to_merge=step)
         tokenized_fragments.clear()
         check(now(), live)
         assert tokenized_fragments == []
@@ -188,25 +191,9 @@ def test_rows_are_counted_where_they_are_whatever_lance_does_to_them(
         live = merged(live, changed)
         check(now(), live)
         assert tokenized_fragments
+    assert list(Path(dataset.uri).glob("_indices/*/part_1_docs.lance"))
     now().optimize.compact_files(target_rows_per_fragment=250)
     check(now(), live)
-
-
-def test_a_table_in_memory_is_read_as_one_on_disk(tokenized_fragments: list[int]) -> None:
-    texts = some_texts(Random(13), range(200))
-    uri = f"shared-memory://{uuid4().hex}"
-    check(indexed(lance.write_dataset(rows_of(texts), uri), {}), texts)
-    assert tokenized_fragments == []
-
-
-def test_an_index_of_several_partitions_is_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokenized_fragments: list[int]
-) -> None:
-    monkeypatch.setenv("LANCE_FTS_NUM_SHARDS", "3")
-    texts = some_texts(Random(14), range(900))
-    dataset = base_table(tmp_path / "t", texts, {"num_workers": 3}, **SMALL_FILES).dataset
-    check(dataset, texts)
-    assert tokenized_fragments == []
 
 
 def test_of_several_indexes_the_one_with_the_analyzer_is_read(
