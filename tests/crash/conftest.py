@@ -1,15 +1,19 @@
-"""Processes for the crash tests."""
+"""Processes, stores and a table for the crash tests."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import cycle, product
+from pathlib import Path
 from typing import Any
 
+import lance
 import pytest
 
+import memwal_sql as mw
 from memwal_sql.storage.objects.concurrent import ReadWindow
 from memwal_sql.storage.objects.local import LocalStore
+from tests.crash.script import base_rows
 from tests.model.process import forks
 from tests.soak import IS_SOAK
 
@@ -18,6 +22,15 @@ from tests.soak import IS_SOAK
 def context() -> Any:
     """Processes that start in a few milliseconds, with everything imported."""
     return forks()
+
+
+@pytest.fixture(scope="package")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table to copy, with the rows of `script`: making one takes longer than killing a writer."""
+    folder = tmp_path_factory.mktemp("template") / "table"
+    lance.write_dataset(base_rows(), str(folder))
+    mw.enable(str(folder), primary_key="id")
+    return folder
 
 
 KINDS = ("local", "remote")

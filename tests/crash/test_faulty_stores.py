@@ -12,13 +12,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import lance
 import pytest
 
 import memwal_sql as mw
 from memwal_sql.errors import MemWalError
 from memwal_sql.storage.objects.local import LocalStore
-from tests.crash.script import State, base_rows, base_state, read, writes
+from tests.crash.script import State, base_state, read, writes
 from tests.model.faults import Fault, FaultyStore, Kind
 from tests.model.opened import opened_over
 from tests.model.process import as_another_process
@@ -26,14 +25,6 @@ from tests.soak import SOAK
 
 PUTS = (Kind.REFUSED, Kind.TIMEOUT, Kind.LOST_REPLY, Kind.FALSE_EXISTS, Kind.LANDED_EXISTS)
 OTHERS = (Kind.REFUSED, Kind.TIMEOUT)
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("template") / "table"
-    lance.write_dataset(base_rows(), str(folder))
-    mw.enable(str(folder), primary_key="id")
-    return folder
 
 
 @pytest.fixture(autouse=True)

@@ -7,28 +7,18 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import lance
 import pytest
 
 import memwal_sql as mw
 from tests.crash.doomed import Death
 from tests.crash.killing import copy_of, deaths_at_calls, moments, run_to_death, told_by
-from tests.crash.script import State, Write, base_rows, base_state, read, writes
+from tests.crash.script import State, Write, base_state, read, writes
 from tests.crash.writing_child import write_until_death
 from tests.soak import SOAK
 
 COUNT = 14
 OPTIONS: dict[str, Any] = {"memtable_rows": 12}
 SEED = 7
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A table to copy: making one takes longer than killing a writer."""
-    folder = tmp_path_factory.mktemp("template") / "table"
-    lance.write_dataset(base_rows(), str(folder))
-    mw.enable(str(folder), primary_key="id")
-    return folder
 
 
 def _states(seed: int) -> list[State]:

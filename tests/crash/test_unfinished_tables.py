@@ -314,17 +314,43 @@ def enable(uri: str) -> mw.Table:
     return mw.enable(uri, KEY, REGIONS)
 
 
-Make = Callable[[str], mw.Table]
+Make = Callable[[str, int], None]
+"""Makes a table at a place, and writes a row of a key."""
+
+
+def creating(uri: str, key: int) -> None:
+    add(make(uri), key)
+
+
+def enabling(uri: str, key: int) -> None:
+    add(enable(uri), key)
+
+
+def add(table: mw.Table, key: int) -> None:
+    with table, table.writer() as writer:
+        writer.upsert([{"id": key, "at": 0, "n": 0}])
+
+
+def inserting(uri: str, key: int) -> None:
+    """Unless the table is there, as a process of its own would."""
+    ctx = datafusion.SessionContext()
+    mw.sql(
+        ctx,
+        "CREATE TABLE IF NOT EXISTS t (id BIGINT, at INT, n BIGINT, PRIMARY KEY (id, at)) "
+        f"PARTITIONED BY ({REGIONS}) LOCATION '{uri}'",
+    )
+    mw.sql(ctx, f"INSERT INTO t VALUES ({key}, 0, 0)")
 
 
 @pytest.mark.parametrize("second_dies", [False, True], ids=["both", "second dies"])
 @pytest.mark.parametrize(
     ("before", "first", "second", "first_steps", "second_steps"),
     [
-        (plain, enable, enable, ENABLING, ENABLING),
-        (nothing, make, make, CREATING, CREATING),
-        (begun, make, enable, ENDING, ENABLING),
-        (begun, enable, make, ENABLING, ENDING),
+        (plain, enabling, enabling, ENABLING, ENABLING),
+        (nothing, creating, creating, CREATING, CREATING),
+        (begun, creating, enabling, ENDING, ENABLING),
+        (begun, enabling, creating, ENABLING, ENDING),
+        (nothing, inserting, inserting, CREATING, CREATING),
     ],
 )
 def test_of_two_who_make_a_table_at_once_nobody_breaks_it(
@@ -336,6 +362,7 @@ def test_of_two_who_make_a_table_at_once_nobody_breaks_it(
     second_dies: bool,
     fast_folder: Path,
     monkeypatch: pytest.MonkeyPatch,
+    no_pauses: None,
 ) -> None:
     """One waits before a step until the other one waits before another, or dies there; then the one
     ends, and the other goes on. What either may write is there, and the table can be opened."""
@@ -356,9 +383,8 @@ def test_of_two_who_make_a_table_at_once_nobody_breaks_it(
             errors: list[Exception] = errors,
         ) -> None:
             try:
-                with call(uri) as table, table.writer() as writer:
-                    writer.upsert([{"id": key, "at": 0, "n": 0}])
-                    written.append(key)
+                call(uri, key)
+                written.append(key)
             except mw.MemWalError as refused:
                 errors.append(refused)
             except KeyboardInterrupt:
@@ -377,88 +403,48 @@ def test_of_two_who_make_a_table_at_once_nobody_breaks_it(
         case = f"{one_step}, {other_step}: {errors}"
         for error in errors:
             assert "or call this again" in str(error) or " already: " in str(error), case
+        if first is inserting:
+            assert 100 in written and (second_dies or 200 in written), case
         try:
-            table = mw.open_table(uri)
+            mw.open_table(uri)
         except mw.InvalidCallError as error:
             assert second_dies and "enable" in str(error), case
-            table = first(uri)
+            work(first, 300)
+            assert 300 in written, case
         else:
             assert written or second_dies, case
+        table = mw.open_table(uri)
         assert table.check().ok, case
         keys = [*(KEYS if before is plain else []), *sorted(written)]
         assert sorted(table.to_arrow()["id"].to_pylist()) == keys, case
 
 
-def insert(uri: str, key: int) -> None:
-    """Make a table unless it is there, and write a row, as a process of its own would."""
-    ctx = datafusion.SessionContext()
-    mw.sql(
-        ctx,
-        "CREATE TABLE IF NOT EXISTS t (id BIGINT, at INT, n BIGINT, PRIMARY KEY (id, at)) "
-        f"PARTITIONED BY ({REGIONS}) LOCATION '{uri}'",
-    )
-    mw.sql(ctx, f"INSERT INTO t VALUES ({key}, 0, 0)")
-
-
-@pytest.mark.parametrize("second_dies", [False, True], ids=["both", "second dies"])
-def test_create_table_if_not_exists_opens_what_another_one_makes(
-    second_dies: bool, fast_folder: Path, monkeypatch: pytest.MonkeyPatch, no_pauses: None
-) -> None:
-    pairs = [*product(["find_lance", "_written", "write_record", "commit_details"], repeat=2)]
-    for steps in usual(pairs, 6):
-        uri = str(fast_folder / ", ".join(steps))
-        written: list[int] = []
-
-        def work(key: int, uri: str = uri, written: list[int] = written) -> None:
-            with suppress(KeyboardInterrupt):
-                insert(uri, key)
-                written.append(key)
-
-        with monkeypatch.context() as patched:
-            turns = Turns(patched)
-            one, other = (turns.turn(step, partial(work, key)) for key, step in enumerate(steps))
-            one.run_until_it_waits()
-            other.run_until_it_waits()
-            if second_dies:
-                other.die()
-            one.run_to_its_end()
-            other.run_to_its_end()
-        assert 0 in written and (second_dies or 1 in written), steps
-        table = mw.open_table(uri)
-        assert table.check().ok, steps
-        assert sorted(table.to_arrow()["id"].to_pylist()) == sorted(written), steps
-
-
-@pytest.mark.parametrize("lenient", [False, True], ids=["create_table", "IF NOT EXISTS"])
+@pytest.mark.parametrize("call", [creating, inserting])
 def test_of_many_who_make_a_table_at_the_same_moment_one_does(
-    lenient: bool, fast_folder: Path
+    call: Make, fast_folder: Path
 ) -> None:
     """Lance by itself makes one table over another then, nearly every second time."""
     for turn in range(10 if IS_SOAK else 2):
         uri, at_once = str(fast_folder / f"table-{turn}"), Barrier(4)
-        written: list[int] = []
+        ended: list[int] = []
 
         def work(
-            key: int, uri: str = uri, at_once: Barrier = at_once, written: list[int] = written
+            key: int, uri: str = uri, at_once: Barrier = at_once, ended: list[int] = ended
         ) -> None:
             at_once.wait()
-            if lenient:
-                insert(uri, key)
-            else:
-                refusals = suppress(mw.ConflictError, mw.InvalidCallError)
-                with refusals, make(uri).writer() as writer:
-                    writer.upsert([{"id": key, "at": 0, "n": 0}])
-            written.append(key)
+            with suppress(mw.ConflictError, mw.InvalidCallError):
+                call(uri, key)
+            ended.append(key)
 
         threads = [Thread(target=work, args=(key,)) for key in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert len(written) == 4
+        assert len(ended) == 4
         table = mw.open_table(uri)
         assert table.check().ok
-        assert table.count_rows() == (4 if lenient else 1)
+        assert table.count_rows() == (4 if call is inserting else 1)
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["in time", "too late to be looked for"])
