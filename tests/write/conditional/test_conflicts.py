@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import linecache
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from decimal import Decimal
 from functools import partial
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
@@ -18,8 +17,10 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.state.context import TableContext
+from memwal_sql.write import statement as statements
 from memwal_sql.write.region_writer import RegionWriter
 from memwal_sql.write.statement import Statements
+from tests.model.interrupts import Interrupt, interrupted
 from tests.model.racing import race
 from tests.soak import IS_SOAK
 
@@ -348,48 +349,18 @@ def test_what_is_enqueued_is_written_and_told_though_the_writer_is_closed(
     assert live(table) == {key: (key + 100, 0) for key in KEYS}
 
 
-@pytest.mark.slow
 def test_a_statement_that_is_interrupted_anywhere_holds_nothing(table: mw.Table) -> None:
-    """Ctrl-C before lines of it, with MEMWAL_SOAK=10 before each: other writes and close go on, and
-    no key is remembered."""
-    lines, interrupted = 0, True
+    """Ctrl-C at some places of it, in a soak at each: other writes and close go on, and no key is
+    remembered."""
     with table.writer() as writer:
-        while interrupted:
+        for place in count(1, 1 if IS_SOAK else 19):
             writer.upsert([{"id": key, "n": 0, "m": 0} for key in KEYS])
-            interrupted = _interrupt(
-                lines, lambda: writer.upsert([{"id": key, "n": 1} for key in KEYS], set=ADD)
-            )
+            with contextlib.suppress(Interrupt), interrupted((statements,), place):
+                writer.upsert([{"id": key, "n": 1} for key in KEYS], set=ADD)
+                break
             gc.collect()
             for region in writer._writers:
                 assert not region.recent._cuts
             done = race(lambda: writer.upsert([{"id": key, "n": 5, "m": 5} for key in KEYS]))
             assert done[0].rows == len(KEYS)
-            lines += 1 if IS_SOAK else 9
-    assert lines > 50
-
-
-def _interrupt(line: int, call: Callable[[], Any]) -> bool:
-    """Whether KeyboardInterrupt was raised before that line of `write/statement.py`; not where a
-    `with` is left, as no interrupt is taken there."""
-    seen = 0
-
-    def trace(frame: Any, event: str, argument: Any) -> Any:
-        nonlocal seen
-        if not frame.f_code.co_filename.endswith("write/statement.py"):
-            return None
-        source = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
-        if event == "line" and not source.lstrip().startswith("with "):
-            seen += 1
-            if seen == line + 1:
-                raise KeyboardInterrupt
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        call()
-    except KeyboardInterrupt:
-        return True
-    finally:
-        sys.settrace(before)
-    return False
+    assert place > 50
