@@ -173,6 +173,9 @@ def test_what_is_let_go_of_goes_at_once(table: mw.Table) -> None:
         read(reader, step)
         table.collect_garbage(older_than=NO_TIME)
         read(reader, step)
+    reader.scan(filter="id = 3").read_all()
+    held.append(ref(reader))  # nothing that is remembered of its queries leads back to it
+    del reader
     assert [one() for one in held] == [None] * len(held)
 
 

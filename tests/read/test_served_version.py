@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import shutil
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -12,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
-from weakref import ref
 
 import lance
 import pytest
@@ -207,21 +205,6 @@ def test_a_thread_that_outlives_the_main_one_reads_on(life: Life, within: Any) -
         life.write_and_merge()
         assert seen(reader, [1], QUERY) == fresh(life.uri, None, [1], QUERY)
         assert base_version(reader) == lance.dataset(life.uri).version
-
-
-def test_a_handle_goes_when_nobody_has_it(life: Life) -> None:
-    """Nothing that is remembered of its queries leads back to it."""
-    gc.collect()
-    gc.disable()
-    try:
-        reader = mw.open_table(life.uri)
-        seen(reader, [1], QUERY)
-        reader.scan(filter="id = 3").read_all()
-        handle = ref(reader)
-        del reader
-        assert handle() is None
-    finally:
-        gc.enable()
 
 
 def test_a_table_made_again_at_the_same_place_is_another_one(life: Life, tmp_path: Path) -> None:
