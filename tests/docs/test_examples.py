@@ -22,8 +22,7 @@ from tests.model.resident import another_cache, another_store
 MANUAL_PAGES = sorted(str(path.relative_to(ROOT)) for path in MANUAL.rglob("*.md"))
 PAGES = ["README.md", *(path for path in MANUAL_PAGES if blocks(path))]
 ALONE = ("README.md", "docs/index.md", "docs/recipes/")  # these do not go on from the README
-# tests/spark/test_manual.py runs the first; the others need software that is not installed.
-ELSEWHERE = {"pyspark", "sketch"}
+ELSEWHERE = {"pyspark"}  # tests/spark/test_manual.py runs these
 INSTALLING = ("pip", "make")  # not run here: tests/install builds, installs and runs the wheel
 
 
@@ -104,6 +103,8 @@ def run(example: Block, names: dict[str, Any]) -> None:
         run_commands(example.text)
     elif example.language in ("sh", "shell"):
         check_installing(example.text)
+    elif example.language == "sketch":  # of what needs software that is not installed
+        compile(example.text, "sketch", "exec")
     else:
         assert example.language in ELSEWHERE
 
