@@ -6,6 +6,7 @@ import datetime
 from decimal import Decimal
 from pathlib import Path
 from random import Random
+from unittest.mock import patch
 
 import datafusion
 import pyarrow as pa
@@ -194,6 +195,20 @@ def test_fractions_are_found(
 ) -> None:
     assert _ids(tables[0], "expected", condition)
     assert _check(tables, condition)
+
+
+def test_a_scan_needs_no_physical_plan_where_every_source_applies_its_filter(
+    tables: tuple[datafusion.SessionContext, mw.Table],
+) -> None:
+    _, table = tables
+    with patch.object(datafusion.DataFrame, "execute_stream", side_effect=AssertionError):
+        for condition in ("f64 > 2", "id IN (1, 5) OR tiny = 3", "s LIKE 'a%' AND id < 5"):
+            table.scan(filter=condition).read_all()
+    for condition in ("true", "random() >= 0", "now() > TIMESTAMP '2020-01-01T00:00:00'"):
+        assert table.scan(filter=condition).read_all().num_rows == len(_rows())
+        assert table.scan(filter=condition, limit=2).read_all().num_rows == 2
+    with pytest.raises(mw.InvalidCallError, match="nothing_of_that_name"):
+        table.scan(filter="nothing_of_that_name = 1")
 
 
 @pytest.mark.parametrize("condition", ["CAST(s AS INT) IS NULL", "CAST(s AS INT) IS NOT NULL"])
