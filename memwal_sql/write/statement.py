@@ -169,6 +169,10 @@ class Statements:
                 writer.check_usable()
         parts = self._parts(resolved, cuts)
         keys = resolved.rows.select(list(self.primary_key))
+        # Of two statements that make regions, one at least finds the other's, as each has claimed
+        # its own by now.
+        if not set(reads.claim()) <= {*regions, *(part.writer for part in parts)}:
+            return None, keys.slice(0, 0)
         unmoved = {writer: cuts[writer] for writer in regions}
         enqueued, lost = self._enqueue(parts, unmoved, reads.now)
         if enqueued is None:

@@ -2,10 +2,12 @@
 
 from contextlib import suppress
 from typing import Any
+from unittest.mock import patch
 
 import datafusion
 
 import memwal_sql as mw
+from memwal_sql.write.region_writers import RegionWriters
 
 _ctx: list[datafusion.SessionContext] = []
 
@@ -23,6 +25,18 @@ def run(statement: str) -> list[dict[str, Any]]:
     """The answer of a statement."""
     rows: list[dict[str, Any]] = mw.sql(_ctx[0], statement).to_pylist()
     return rows
+
+
+def run_listed_before(statement: str) -> list[dict[str, Any]]:
+    """The answer of a statement that listed the regions when there were none yet."""
+    every, listed = RegionWriters.all, list[bool]()
+
+    def first_none(writers: RegionWriters, regions: Any) -> Any:
+        listed.append(True)
+        return every(writers, () if len(listed) == 1 else regions)
+
+    with patch.object(RegionWriters, "all", first_none):
+        return run(statement)
 
 
 def run_each(uri: str, statement: str, times: int) -> int:

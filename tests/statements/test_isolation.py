@@ -2,14 +2,16 @@
 
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, wait
+from typing import Any
 
 import datafusion
 import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from memwal_sql.write.statement import Statements
 from tests.statements.conftest import Meanwhile
-from tests.statements.other_process import connect, run
+from tests.statements.other_process import connect, run, run_listed_before
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("here", pa.bool_())])
 # Each may leave only while somebody else is here.
@@ -83,6 +85,30 @@ def test_processes_that_took_a_region_of_each_other_before_they_read(
     mw.sql(ctx, LEAVE, id=1)
     assert left[0].result() == [{"count": 1}]
     assert here(table) == [1]
+
+
+def test_processes_that_make_regions_at_the_same_time(
+    table: mw.Table,
+    ctx: datafusion.SessionContext,
+    uri: str,
+    other: Executor,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each lists the regions before the other's is made, and inserts where the other has not."""
+    table.close()
+    insert = "INSERT INTO t SELECT $id, true WHERE NOT EXISTS (SELECT id FROM t WHERE id > 2)"
+    other.submit(connect, {"t": uri}).result()
+    mw.sql(ctx, "SET memwal.isolation = 'serializable'")
+    enqueue, left = Statements._enqueue, list[object]()
+
+    def after_others(statements: Statements, *arguments: Any) -> Any:
+        if not left:  # this one has read, and made its region
+            left.append(other.submit(run_listed_before, insert.replace("$id", "4")).result())
+        return enqueue(statements, *arguments)
+
+    monkeypatch.setattr(Statements, "_enqueue", after_others)
+    mw.sql(ctx, insert, id=3)
+    assert left and len([key for key in here(table) if key > 2]) == 1
 
 
 def test_serializable_calls_of_a_writer(table: mw.Table) -> None:
