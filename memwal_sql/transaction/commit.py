@@ -23,9 +23,9 @@ from memwal_sql.storage.records.transactions import (
     free_id,
     utc_now,
 )
-from memwal_sql.telemetry import CONFLICTS
 from memwal_sql.transaction.begin import Joined
 from memwal_sql.write.conditional.recent import Cut
+from memwal_sql.write.conditional.resolve import key_names
 from memwal_sql.write.coordinator import AtomicWrite, Description, Participant
 from memwal_sql.write.region_writer import RegionWriter
 from memwal_sql.write.table_writer import TableWriter
@@ -70,7 +70,9 @@ class Commit:
     def run(self) -> TransactionRecord:
         """The record of the transaction, or of another one with its id that came first. Raises as
         `Transaction.commit`."""
-        shares = [share for share in map(self._share, self.joined) if not share.is_empty]
+        # Regions are claimed in the same order by all.
+        joined = sorted(self.joined, key=lambda joined: joined.table.context.identity)
+        shares = [share for share in map(self._share, joined) if not share.is_empty]
         records = Transactions(self.home.store)
         if all(share.rows is None for share in shares):
             for share in shares:
@@ -96,7 +98,8 @@ class Commit:
             if not all(writer.takes_turns for writer in writers):
                 raise
             raise ConflictError(
-                f"another process took regions over since the transaction began: {error}"
+                "regions of the transaction were taken over since it began: nothing was written, "
+                "run it again"
             ) from error
 
     def _without_rows(self, records: Transactions) -> TransactionRecord:
@@ -199,7 +202,6 @@ class Commit:
     def _written(
         self, joined: Joined, region: UUID, expected: int | None, position: int | None
     ) -> ConflictError:
-        CONFLICTS(1)
         return ConflictError(
             f"region {region} of {joined.table.uri} was written or claimed by others since the "
             "transaction began: nothing was written, run it again",
@@ -216,13 +218,13 @@ class Commit:
         lost = region.recent.written(cut, frozenset(key_values(keys.columns)))
         if not lost and not (stays and region.recent.moved(cut)):
             return
-        CONFLICTS(1)
-        shown = f"the keys {sorted(map(repr, lost))[:_SHOWN_KEYS]}" if lost else "rows"
+        pairs = zip(key_values(keys.columns), key_names(keys), strict=True)
+        names = [name for value, name in pairs if value in lost]
+        shown = f"the keys {sorted(map(repr, names))[:_SHOWN_KEYS]}" if names else "rows"
         raise ConflictError(
             f"others wrote {shown} of region {region.region_id} of {table} since the transaction "
             "began: nothing was written, run it again",
-            frozenset(key if len(key) > 1 else key[0] for key in lost if isinstance(key, tuple))
-            or frozenset(lost),
+            frozenset(names),
             table=table,
             region=region.region_id,
         )

@@ -20,6 +20,7 @@ from memwal_sql.storage.records.transactions import (
     utc_now,
 )
 from memwal_sql.table import Table
+from memwal_sql.telemetry import CONFLICTS
 from memwal_sql.transaction.begin import Joined, join
 from memwal_sql.transaction.commit import Commit
 from memwal_sql.write.coordinator import Description, takes_none
@@ -139,6 +140,9 @@ class OpenTransaction:
         self._over = True
         try:
             return self._take(self._commit())
+        except ConflictError:
+            CONFLICTS(1)
+            raise
         finally:
             if not self.committed:
                 self.rollback()
@@ -177,6 +181,7 @@ class OpenTransaction:
         rows = sum(part.upserts + part.deletes for part in record.parts)
         self.committed, self._over = True, True
         for joined in self._joined:
+            joined.inside.scope.close()
             joined.cuts.clear()
         self.result = TransactionResult(record.id, rows, positions)
         return self.result
@@ -204,7 +209,7 @@ class OpenTransaction:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if error is not None:
+        if error is not None and not self.committed:
             self.rollback()
         elif not self._over:
             self.commit()

@@ -43,6 +43,7 @@ class OneSnapshot:
     Attributes:
         regions_read: the regions that reads have had in scope, by their ids.
         has_read_all: whether a read had every region in scope.
+        takes_rows: whether the transaction is not over.
         reads: choose, among any regions, those in scope of each read.
     """
 
@@ -58,10 +59,15 @@ class OneSnapshot:
         self._snapshot = snapshot
         self._staged = staged
         self._is_over = False
+        self.takes_rows = True
+
+    def close(self) -> None:
+        """Take no rows from now on."""
+        self.takes_rows = False
 
     def end(self) -> None:
-        """Refuse reads from now on: what was staged is forgotten."""
-        self._is_over = True
+        """Refuse reads and rows from now on: what was staged is forgotten."""
+        self.takes_rows, self._is_over = False, True
 
     def query(self, consistency: str, take: Callable[[BaseTable], T]) -> T:
         """The result of `take` over the transaction's base version."""
@@ -242,6 +248,8 @@ class TableInside(Table):
         return self._stage(compute(keys) if keys.num_rows else Resolved(keys))
 
     def _stage(self, resolved: Resolved) -> WriteResult:
+        if not self.scope.takes_rows:
+            raise InvalidCallError("the transaction is over: begin another one")
         if resolved.rows.num_rows:
             self._staged.add(resolved.rows)
         skipped, not_found = len(resolved.skipped), resolved.not_found

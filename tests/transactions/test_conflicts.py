@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -29,6 +31,22 @@ def made(uri: str, regions: str = "bucket(id, 2)") -> mw.Table:
     with table.writer() as writer:
         writer.upsert({"id": [1, 2], "n": [100, 100]})
     return table
+
+
+def test_a_conflict_has_the_keys_as_users_write_them(fast_folder: Path) -> None:
+    schema = pa.schema(
+        [pa.field("d", pa.date32(), False), pa.field("m", pa.decimal128(9, 2), False)]
+    )
+    keys = [(date(2024, 1, 2), Decimal("1.50")), (date(2024, 1, 3), Decimal("2.00"))]
+    table = mw.create_table(str(fast_folder / "keys"), schema, ["d", "m"])
+    with table.writer() as writer:
+        writer.upsert([{"d": keys[1][0], "m": keys[1][1]}])
+        tx = mw.transaction(table)
+        tx.upsert(table, [{"d": d, "m": m} for d, m in keys])
+        writer.upsert([{"d": keys[0][0], "m": keys[0][1]}])
+        with pytest.raises(mw.ConflictError) as raised:
+            tx.commit()
+    assert raised.value.keys == frozenset(keys[:1])
 
 
 def overwrite(table: mw.Table) -> None:

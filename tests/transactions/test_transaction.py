@@ -15,6 +15,7 @@ from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.records.table import Records
 from memwal_sql.storage.records.transactions import Transactions
 from memwal_sql.storage.retries import Pauses
+from memwal_sql.transaction.commit import Commit
 from tests.model.faults import Fault, FaultyStore, Kind
 from tests.model.opened import opened_over
 from tests.model.process import Process, as_another_process
@@ -175,6 +176,64 @@ def test_the_outcome_of_an_id_is_that_of_its_last_attempt(accounts: mw.Table) ->
     assert mw.outcome(accounts, id="k") == "aborted"
     record = Transactions(open_store(accounts.uri)).read("k~2")
     assert record is not None and not record.committed
+
+
+def test_an_id_whose_first_record_was_collected_while_another_attempt_began(
+    accounts: mw.Table,
+) -> None:
+    assert mw.outcome(accounts, id="k") == "aborted"
+    with mw.transaction(accounts, id="k") as tx:
+        tx.sql("UPDATE accounts SET n = n + 1 WHERE id = 1")
+    assert tx.result is not None and tx.result.id == "k~2"
+    store = open_store(accounts.uri)
+    store.delete([Transactions(store).path("k")])
+    assert mw.transaction(accounts, id="k").committed
+    assert mw.outcome(accounts, id="k") == "committed"
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_transaction_that_is_over_takes_no_rows(accounts: mw.Table, commit: bool) -> None:
+    tx = mw.transaction(accounts)
+    inside = tx.table(accounts)
+    inside.upsert({"id": [1], "n": [7]})
+    if commit:
+        tx.commit()
+    else:
+        tx.rollback()
+    for stage in (
+        lambda: inside.upsert({"id": [1], "n": [8]}),
+        lambda: inside.delete([1]),
+        lambda: inside.insert_new({"id": [9], "n": [8]}),
+    ):
+        with pytest.raises(mw.InvalidCallError, match=r"rolled back|the transaction is over"):
+            stage()
+    assert rows(accounts) == (START | {1: 7} if commit else START)
+
+
+def test_reads_go_on_after_an_error_behind_the_commit(accounts: mw.Table) -> None:
+    with pytest.raises(ZeroDivisionError), mw.transaction(accounts) as tx:
+        inside = tx.table(accounts)
+        tx.commit()
+        raise ZeroDivisionError
+    assert inside.count_rows() == len(START)
+
+
+def test_tables_are_claimed_in_one_order(
+    accounts: mw.Table, journal: mw.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two transactions that wait for each other's regions would take them from each other."""
+    parts, claimed = Commit._parts, list[str]()
+
+    def note(commit: Commit, share: Any, *rest: Any) -> Any:
+        claimed.append(share.joined.table.uri)
+        return parts(commit, share, *rest)
+
+    monkeypatch.setattr(Commit, "_parts", note)
+    for tables in ((accounts, journal), (journal, accounts)):
+        with mw.transaction(*tables) as tx:
+            tx.upsert(accounts, {"id": [1], "n": [1]})
+            tx.upsert(journal, {"id": [1], "text": ["x"]})
+    assert claimed[:2] == claimed[2:]
 
 
 def test_expected_places(accounts: mw.Table, journal: mw.Table) -> None:

@@ -21,8 +21,8 @@ from memwal_sql.storage.records.transactions import (
     Part,
     TransactionRecord,
     Transactions,
+    attempt_of,
     listed_records,
-    next_attempt,
 )
 from memwal_sql.storage.region.manifest import RegionManifest
 
@@ -45,12 +45,16 @@ class RecordCollection:
         """The records that are old enough, by id, of which no later attempt has a record: who asks
         for an id goes from one attempt to the next."""
         before = now - max(grace, KEPT_SECONDS)
+        last: dict[str, int] = {}
+        for transaction in self._listed:
+            given, number = attempt_of(transaction)
+            last[given] = max(number, last.get(given, 0))
         return [
             (transaction, meta)
             for transaction, meta in sorted(self._listed.items())
             if meta.modified is not None
             and meta.modified <= before
-            and next_attempt(transaction) not in self._listed
+            and last[attempt_of(transaction)[0]] == attempt_of(transaction)[1]
         ]
 
     def decide(self, old: tuple[str, ObjectMeta]) -> Garbage | None:

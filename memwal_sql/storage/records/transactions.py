@@ -101,10 +101,16 @@ def listed_records(listed: Iterable[ObjectMeta]) -> dict[str, ObjectMeta]:
     return {name: meta for name, meta in records.items() if TRANSACTION_ID.fullmatch(name)}
 
 
+def attempt_of(transaction_id: str) -> tuple[str, int]:
+    """The id that was given, and the number of the attempt with it, from 1."""
+    given, _, number = transaction_id.partition("~")
+    return given, int(number or 1)
+
+
 def next_attempt(transaction_id: str) -> str:
     """The id of the attempt after one that was aborted."""
-    first, _, number = transaction_id.partition("~")
-    return f"{first}~{int(number or 1) + 1}"
+    given, number = attempt_of(transaction_id)
+    return f"{given}~{number + 1}"
 
 
 def utc_now() -> datetime:
@@ -223,8 +229,14 @@ def free_id(records: Transactions, given: str | None) -> TransactionRecord | str
     if given is None:
         return None
     attempt = given
-    while (record := records.read(attempt)) is not None:
+    while True:
+        record = records.read(attempt)
+        if record is None:
+            # While an attempt began, the record before it may have been collected as the last one.
+            record = records.read(next_attempt(attempt))
+            if record is None:
+                return attempt
+            attempt = next_attempt(attempt)
         if record.committed:
             return record
         attempt = next_attempt(attempt)
-    return attempt
