@@ -75,7 +75,7 @@ class LocalStore:
 
     def __init__(self, root: str) -> None:
         self._root = os.path.abspath(root)
-        self._durable: set[str] = set()
+        self._durable: dict[str, int] = {}
 
     @property
     def uri(self) -> str:

@@ -9,6 +9,7 @@ root itself may be a link: who opens a table names it.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 from collections.abc import Iterable, Iterator
 
@@ -19,14 +20,17 @@ from memwal_sql.storage.objects.whole_file import opened, sync_path
 MOST_LEVELS = 32
 # Some 20,000 regions' folders in 10 MB; folders that were forgotten are synced once more.
 _MOST_FOLDERS = 1 << 16
+# Linux's FS_IOC_GETVERSION.
+_GET_VERSION = 0x80087601
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY
 
 
 @contextlib.contextmanager
-def open_folder(root: str, path: str, durable: set[str] | None = None) -> Iterator[int]:
+def open_folder(root: str, path: str, durable: dict[str, int] | None = None) -> Iterator[int]:
     """The folder `path` (relative; "" is the root itself), open; made when it is missing if
-    `durable` is given: the folders, by path, that are known to survive a power failure, which takes
-    up more. Another one that is there is made so too, as whoever made it may not have come to that.
+    `durable` is given: the folders, by path, and what tells them from others at their places, that
+    are known to survive a power failure, which takes up more. Another one that is there is made so
+    too, as whoever made it may not have come to that.
 
     Raises CorruptFileError naming the step that is a link, and what `os.open` raises.
     """
@@ -117,7 +121,7 @@ def refuse_links_below(root: str) -> None:
                 raise _link(os.path.join(parent, name))
 
 
-def _step(folder: int, name: str, shown: str, durable: set[str] | None) -> int:
+def _step(folder: int, name: str, shown: str, durable: dict[str, int] | None) -> int:
     """A folder in an open one, open too."""
     if durable is None:
         return _open(folder, name, shown)
@@ -126,18 +130,29 @@ def _step(folder: int, name: str, shown: str, durable: set[str] | None) -> int:
     except FileNotFoundError:
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, dir_fd=folder)
-        durable.discard(shown)
+        durable.pop(shown, None)
         inner = _open(folder, name, shown)
-    if shown not in durable:
-        try:
+    try:
+        identity = _identity(inner)
+        if durable.get(shown) != identity:
             os.fsync(folder)
-        except BaseException:
-            os.close(inner)
-            raise
-        if len(durable) >= _MOST_FOLDERS:
-            durable.clear()
-        durable.add(shown)
+            if len(durable) >= _MOST_FOLDERS:
+                durable.clear()
+            durable[shown] = identity
+    except BaseException:
+        os.close(inner)
+        raise
     return inner
+
+
+def _identity(folder: int) -> int:
+    """The inode of an open folder, and above its 64 bits the inode's version: file systems give the
+    inode of a removed folder away again, with another version."""
+    try:
+        version = fcntl.ioctl(folder, _GET_VERSION, bytes(8))
+    except OSError:  # this file system has none
+        version = b""
+    return os.fstat(folder).st_ino | int.from_bytes(version) << 64
 
 
 def _open(folder: int, name: str, shown: str) -> int:

@@ -217,9 +217,17 @@ def test_a_new_folder_is_made_durable_once(tmp_path: Path, monkeypatch: pytest.M
         synced.clear()
         if not again:
             store.delete(["a/b/one"])  # and the folders that this leaves empty
-    store._durable.update(f"earlier/{number}" for number in range(1 << 16))
+    store._durable.update((f"earlier/{number}", 0) for number in range(1 << 16))
     store.put("c/x", b"")
     assert len(store._durable) <= 10
+    # Whoever has removed a folder, and made it again, may not have come to making it durable.
+    store.put("a/b/one", b"")
+    (tmp_path / "a/b").rename(tmp_path / "a/old")
+    (tmp_path / "a/b").mkdir()
+    synced.clear()
+    store.put("a/b/two", b"")
+    store.put("a/b/three", b"")
+    assert synced == [str(tmp_path / "a")]
 
 
 @pytest.mark.parametrize(
