@@ -9,18 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from inspect import signature
 from time import perf_counter
 from typing import Any, Protocol
 
 from exec_nodes.resident.store import STORE
 from memwal_sql.version import __version__
 
+_meter: Any = None
 try:
-    from opentelemetry.metrics import Observation, get_meter
+    from opentelemetry.metrics import Meter, Observation, get_meter
 
-    _meter: Any = get_meter("memwal_sql", __version__)
+    # An API that is older than the extra asks for may have come with another package.
+    if "explicit_bucket_boundaries_advisory" in signature(Meter.create_histogram).parameters:
+        _meter = get_meter("memwal_sql", __version__)
 except ImportError:
-    _meter = None
+    pass
 
 Attributes = Mapping[str, str]
 NONE: Attributes = {}
@@ -56,7 +60,7 @@ WAL_BYTES = _counter("memwal.wal.size", "By", "Bytes of WAL entries")
 WAL_SECONDS = _seconds("memwal.wal.append.duration", "s", "Time of a WAL entry's append")
 UNFLUSHED_BYTES = _level("memwal.unflushed.size", "By", "MemTables of this process's writers")
 BACK_PRESSURE_SECONDS = _seconds("memwal.back_pressure.duration", "s", "Time that a write waited")
-FENCES = _counter("memwal.fences", "{fence}", "Writers of this process that others fenced")
+FENCES = _counter("memwal.fences", "{fence}", "Regions taken from writers of this process")
 CONFLICTS = _counter("memwal.conflicts", "{conflict}", "Writes that ended with a ConflictError")
 FLUSHED_ROWS = _counter("memwal.flushed.rows", "{row}", "Rows of flushed generations")
 FLUSH_SECONDS = _seconds("memwal.flush.duration", "s", "Time of writing a generation")

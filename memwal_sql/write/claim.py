@@ -33,7 +33,6 @@ from memwal_sql.storage.region.manifest import RegionManifest, RegionStatus
 from memwal_sql.storage.region.progress import check_progress
 from memwal_sql.storage.region.versions import ManifestChanges, RegionManifests
 from memwal_sql.storage.wal.log import Wal, encode_fence
-from memwal_sql.telemetry import FENCES
 from planner.regions.values import RegionValue
 
 _log = life_log(__name__)
@@ -151,7 +150,6 @@ def _claimed(manifest: RegionManifest, memtables: Sequence[ReplayedMemTable], fe
 
 def fenced(region_id: UUID, epoch: int, by: int) -> FencedError:
     """The error for a writer of `epoch` that a writer of epoch `by` has fenced."""
-    FENCES(1)
     _log.info("fenced the writer of region %s, epoch %d: epoch %d took over", region_id, epoch, by)
     return FencedError(
         f"region {region_id}: the writer of epoch {by} took over from this one of epoch {epoch}; "

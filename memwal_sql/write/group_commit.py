@@ -26,6 +26,7 @@ from memwal_sql.errors import FencedError, MemWalError, ReopenError, WriterFaile
 from memwal_sql.life_log import deferred_logs
 from memwal_sql.storage.records.intent import Intent
 from memwal_sql.storage.records.transactions import Part
+from memwal_sql.telemetry import FENCES
 from memwal_sql.write.back_pressure import MemoryBudget
 from memwal_sql.write.claim import RegionClaim
 from memwal_sql.write.commit_queue import PendingWrite, PendingWrites
@@ -77,6 +78,7 @@ class GroupCommit:
         self._pending = PendingWrites(options, clock)
         self._landed = 0
         self._end = wal.last_position
+        self._attributes = wal.attributes
         self._committing = False
         self._intent: PendingWrite | None = None
         self._closed = False
@@ -239,6 +241,8 @@ class GroupCommit:
                 self._lost_rows = lost
                 error = again(error, f"{lost} buffered rows were not written")
             self._failure = error
+            if isinstance(error, FencedError):
+                FENCES(1, self._attributes)
             self._pending.clear()
             if self._takes_turns and isinstance(error, FencedError):
                 self._reported = True  # no row is lost

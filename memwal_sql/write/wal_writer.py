@@ -16,7 +16,7 @@ from memwal_sql.errors import (
 from memwal_sql.storage.deadlines import unbounded
 from memwal_sql.storage.records.intent import Intent
 from memwal_sql.storage.wal.log import Wal, encode_entry, encode_fence
-from memwal_sql.telemetry import WRITTEN_ROWS
+from memwal_sql.telemetry import WRITTEN_ROWS, Attributes
 from memwal_sql.write.claim import fenced
 
 
@@ -42,6 +42,11 @@ class WalWriter:
         self._next = next_position
         self._schema = schema
         self._flushed_within = flushed_within
+
+    @property
+    def attributes(self) -> Attributes:
+        """Those of its metrics."""
+        return self._wal.attributes
 
     @property
     def schema(self) -> pa.Schema:

@@ -47,6 +47,18 @@ def test_work_is_counted_once(tmp_path: Path) -> None:
     assert figures["memwal.store.requests"] == dict.fromkeys(("put", "get", "head", "delete"), 1)
 
 
+def test_an_older_api_counts_nothing(tmp_path: Path) -> None:
+    package = tmp_path / "opentelemetry"
+    package.mkdir()
+    (package / "metrics.py").write_text(
+        "class Observation: ...\n"
+        "class Meter:\n    def create_histogram(self, name, unit, description): ...\n"
+        "def get_meter(*_): raise AssertionError\n"
+    )
+    text = f"import sys; sys.path[:0] = [{str(tmp_path)!r}]; import memwal_sql"
+    subprocess.run([sys.executable, "-c", text], cwd=ROOT, check=True)
+
+
 def test_the_manual_and_the_dashboard_name_what_there_is() -> None:
     rows = re.findall(r"^[|] `(memwal[.][a-z_.]+)`", page("docs/metrics.md"), re.MULTILINE)
     assert sorted(rows) == sorted(NAMES)
