@@ -181,6 +181,7 @@ def search_in_shares(
     """The result of a search whose work `run` does, in at most so many tasks. It gets a text that
     says what they do."""
     table = table_of(options)
+    table.refresh()
     schema = table.schema
     names = tuple(schema.names if columns is None else columns)
     requested, filters = search(schema), _filters(condition, schema)

@@ -156,6 +156,16 @@ def test_the_work_of_a_task_falls_with_their_number(tmp_path: Path) -> None:
     assert most[0] > 1.5 * most[1] and most[1] > 1.3 * most[2]
 
 
+def test_columns_of_now_are_searched(tmp_path: Path) -> None:
+    table = random_table(tmp_path, Random(3))
+    options = parse_options({"path": table.uri}, READ, "a search")
+    search = partial(request.full_text_search, column="body", query="fox", k=1, options={})
+    assert search_in_shares(options, search, None, None, 2, Tasks()).num_columns == 5
+    mw.open_table(table.uri).add_columns({"more": "id + 1"})
+    found = search_in_shares(options, search, None, None, 2, Tasks())
+    assert found["more"].to_pylist() == [key + 1 for key in found["id"].to_pylist()]
+
+
 def test_spark_runs_the_tasks(spark: SparkSession, tmp_path: Path) -> None:
     table = random_table(tmp_path, Random(1))
     text, vector = "quick fox", [1.0, 2.0, 0.0]
