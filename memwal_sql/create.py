@@ -137,11 +137,15 @@ def find_table(
         requested = region_spec(regions, table.schema, table.primary_key)
         same = text_of(requested) == ("manual" if spec is None else text_of(spec))
     if not same:
-        shown = ", ".join(f"{field.name} {field.type}" for field in table.schema)
+        specs = [text_of(spec) for spec in table.info.region_specs]
+        shown = ", ".join(
+            f"{field.name} {field.type}{'' if field.nullable else ' not null'}"
+            for field in table.schema
+        )
         raise InvalidCallError(
             f"{table.uri} exists, and differs: it has the columns {shown}, the primary key "
-            f"{list(table.primary_key)} and its own regions; open it with open_table, or in SQL "
-            "leave the columns out"
+            f"{list(table.primary_key)} and the regions {specs}: describe "
+            "it so, or open it with open_table (in SQL, without columns)"
         )
     return table
 

@@ -19,6 +19,7 @@ from memwal_sql.cli.options import (
     named_values,
     opened,
     storage_options,
+    version_of,
 )
 from memwal_sql.cli.output import show_result, show_rows
 from memwal_sql.drop import drop_table
@@ -42,8 +43,8 @@ def restore(
 ) -> None:
     """Give the table the rows of a past state; give one of version, timestamp, checkpoint."""
     with opened(uri, options) as table:
-        rows = table.restore(version, timestamp=timestamp, checkpoint=checkpoint).rows
-    show_result({"rows": rows}, f"{count_text(rows, 'row')} written", output)
+        rows = table.restore(version_of(version), timestamp=timestamp, checkpoint=checkpoint).rows
+    show_result({"rows": rows}, f"{count_text(rows, 'row')} written or deleted", output)
 
 
 def tag(
@@ -98,6 +99,8 @@ def create_index(
 ) -> None:
     """Build an index over a column; generations have it from now on."""
     values: Any = named_values("--param", parameters)
+    if own := sorted({"column", "index_type", "name", "replace"} & values.keys()):
+        raise InvalidCallError(f"--param {own[0]}: that is an argument or option of its own")
     index_kind: IndexKind = kind.upper()  # type: ignore[assignment]  # it is checked there
     table = opened(uri, options)
     table.create_index(column, index_kind, name=name, replace=replace, **values)

@@ -50,7 +50,8 @@ OutputOption = Annotated[
     ),
 ]
 Version = Annotated[
-    int | None, typer.Option("--version", help="Read this version of the base table.")
+    str | None,
+    typer.Option("--version", help="Read this version of the base table, a number or a tag."),
 ]
 Timestamp = Annotated[
     str | None,
@@ -74,18 +75,23 @@ def opened(
     uri: str,
     options: list[str] | None,
     *,
-    version: int | None = None,
+    version: str | None = None,
     timestamp: str | None = None,
     checkpoint: str | None = None,
 ) -> Table:
     """The table that a command is about."""
     return open_table(
         uri,
-        version=version,
+        version=version_of(version),
         storage_options=storage_options(options),
         timestamp=timestamp,
         checkpoint=checkpoint,
     )
+
+
+def version_of(text: str | None) -> int | str | None:
+    """The number of a version, or a tag."""
+    return int(text) if text is not None and text.isdecimal() else text
 
 
 def duration(text: str, option: str) -> timedelta:

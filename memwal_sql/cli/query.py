@@ -127,11 +127,21 @@ def sql(
         values = named_values("--param", parameters)
         context = _session(tables, consistency)
         if asks:
-            prompt(lambda text: _answer(_run(context, text, {}), form, None, max_rows))
+            prompt(
+                lambda text: _answer(_run(context, text, _used(text, values)), form, None, max_rows)
+            )
+            _check_committed(context)
             return
-        answer = _run(context, text, values)
+        result = _run(context, text, values)
         _check_committed(context)
-        _answer(answer, form, to, max_rows)
+        _answer(result, form, to, max_rows)
+
+
+def _used(text: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that a text names."""
+    with errors_of_calls():
+        names = {name for statement in statement_texts(text) for name in parameters_of(statement)}
+    return {name: value for name, value in values.items() if name in names}
 
 
 def _answer(answer: Answer, form: RowFormat, to: Path | None, max_rows: int | None) -> None:

@@ -7,6 +7,7 @@ import pty
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -42,7 +43,8 @@ def test_a_tagged_state_is_listed_and_restored(uri: str) -> None:
     assert (tag["name"], tag["version"]) == ("before", version)
     listed = {row["version"]: row["tags"] for row in as_json("versions", uri)}
     assert listed[version] == ["before"]
-    assert as_json("restore", uri, "--version", version) == {"rows": 2}
+    assert as_json("restore", uri, "--version", "before") == {"rows": 2}
+    assert as_json("sql", uri, "SELECT count(*) AS n FROM t", "--version", version) == [{"n": 2}]
     assert rows(uri) == [(1, "one"), (2, "two")]
     assert "no tag any more" in call("tag", uri, "before", "--delete")
     assert as_json("tag", uri) == []
@@ -63,6 +65,8 @@ def test_indexes_are_built_and_dropped(uri: str) -> None:
     assert "body_idx" in table.indexes()["name"].to_pylist()
     assert table.full_text_search("body", {"phrase": {"query": "one"}}).num_rows == 1
     assert "must be one of" in failing("create-index", uri, "body", "TREE", code=2)
+    named = ("create-index", uri, "body", "FTS", "-p", "name=x")
+    assert "argument or option of its own" in failing(*named, code=2)
     assert "dropped body_idx" in call("drop-index", uri, "body_idx")
     assert "body_idx" not in mw.open_table(uri).indexes()["name"].to_pylist()
 
@@ -125,12 +129,15 @@ def terminal() -> Iterator[tuple[int, int]]:
 def test_a_terminal_asks_for_statements(uri: str, terminal: tuple[int, int]) -> None:
     ours, theirs = terminal
     statements = (
-        "BEGIN;\nDELETE FROM t WHERE id = 1;\nCOMMIT;\nnonsense;\nSELECT max(id) + 40 FROM t;"
+        "BEGIN;\nDELETE FROM t WHERE id = 1;\nCOMMIT;\nnonsense;\nSELECT max(id) + $more FROM t;"
     )
     os.write(ours, f"{statements}\nexit\n".encode())
-    command = [sys.executable, "-m", "memwal_sql", "sql", uri]
-    ended = subprocess.run(
-        command, cwd=ROOT, stdin=theirs, capture_output=True, text=True, timeout=60, check=True
-    )
+    command = [sys.executable, "-m", "memwal_sql", "sql", uri, "--param", "more=40"]
+    call = partial(subprocess.run, command, cwd=ROOT, stdin=theirs, timeout=60)
+    ended = call(capture_output=True, text=True, check=True)
     assert "42" in ended.stdout and "InvalidCallError" in ended.stderr
+    assert rows(uri) == [(2, "two")]
+    os.write(ours, b"BEGIN;\nDELETE FROM t;\nexit\n")
+    ended = call(capture_output=True, text=True)
+    assert ended.returncode == 2 and "end within a transaction" in ended.stderr
     assert rows(uri) == [(2, "two")]
