@@ -77,7 +77,7 @@ docs-look: docs ## Look at each page in Chromium: links, widths, search; screens
 	  $(DOCS_VENV)/bin/python -m pip install --quiet
 	@$(DOCS_VENV)/bin/python -m tests.docs.browser
 
-bench: setup ## Measure against plain Lance (half an hour)
+bench: setup ## Measure against plain and native Lance (half an hour)
 	@$(BIN)/python -m benchmarks
 
 bench-s3: setup ## Count requests and rounds on an S3 server (some minutes; with Go, versitygw)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 import memwal_sql as mw
 from benchmarks.support.data import check_same
-from benchmarks.support.result import Reach, Result, at_most_ratio
+from benchmarks.support.result import Reach, Result, at_most_ratio, beside
 from benchmarks.support.timing import interleaved
 from benchmarks.support.workspace import GENERATIONS, Workspace
 
@@ -28,6 +28,14 @@ def get_one(work: Workspace) -> Iterator[Result]:
         times = _timed(keys, {"ours": ours.get, "plain": _plain_get(plain)}, work.sizes.lookups)
         name = f"table.get of one key in {place}"
         yield at_most_ratio(name, times["ours"], times["plain"], "plain Lance", limit[place])
+    planner = work.native.lookup_planner()
+    keys = _keys_by_place(work)["the base"]
+    works = {
+        "ours": ours.get,
+        "native": lambda key: planner.plan_lookup(pa.array([key])).to_table(),
+    }
+    times = _timed(keys, works, work.sizes.lookups)
+    yield beside("table.get of one key in the base", times["ours"], times["native"], "native")
 
 
 def get_many(work: Workspace) -> Iterator[Result]:

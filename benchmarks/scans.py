@@ -1,4 +1,4 @@
-"""Full and filtered scans, warm and first, against plain Lance over the merged rows."""
+"""Full and filtered scans, warm and first, against plain Lance over the merged rows and native."""
 
 from __future__ import annotations
 
@@ -10,25 +10,34 @@ import pyarrow as pa
 import memwal_sql as mw
 from benchmarks.support.child import run_child
 from benchmarks.support.data import WrongResultError, batches, check_same, merged, rows, shuffled
-from benchmarks.support.result import Result, at_most_ratio, beside
+from benchmarks.support.native import native_scan
+from benchmarks.support.result import Result, at_most_ratio, beside, faster_than
 from benchmarks.support.timing import interleaved, lower_quartile
 from benchmarks.support.workspace import Workspace, enabled_table, plain_table
 
 _COLUMNS = ["id", "val"]
 _WHERE = "val > 0.9"
+_NATIVE_ROUNDS = 3
 _ROUNDS_PER_CHILD = 3
 
 
 def full_scan(work: Workspace) -> Iterator[Result]:
     """Two of three columns of every live row, warm."""
-    ours, plain = work.ours, work.plain
+    ours, plain, writer = work.ours, work.plain, work.native_writer
     check_same(_scan(ours), work.live.select(_COLUMNS), "full scan")
+    check_same(native_scan(writer, _COLUMNS), work.live.select(_COLUMNS), "native full scan")
     times = interleaved(
         {"ours": lambda: _scan(ours), "plain": lambda: plain.to_table(columns=_COLUMNS)},
         work.sizes.rounds,
     )
     name = "full scan of two columns, warm"
     yield at_most_ratio(name, times["ours"], times["plain"], "plain Lance", 1.3)
+    against = interleaved(
+        {"ours": lambda: _scan(ours), "native": lambda: native_scan(writer, _COLUMNS)},
+        min(_NATIVE_ROUNDS, work.sizes.rounds),
+        warm_up=1,
+    )
+    yield faster_than(name, against["ours"], against["native"], "native", 50)
 
 
 def first_scan(work: Workspace) -> Iterator[Result]:
@@ -49,9 +58,10 @@ def first_scan(work: Workspace) -> Iterator[Result]:
 
 def filtered_scan(work: Workspace) -> Iterator[Result]:
     """A filter on a non-key column that keeps a tenth of the rows."""
-    ours, plain = work.ours, work.plain
+    ours, plain, writer = work.ours, work.plain, work.native_writer
     expected = plain.to_table(columns=_COLUMNS, filter=_WHERE)
     check_same(_scan(ours, _WHERE), expected, "filtered scan")
+    check_same(native_scan(writer, _COLUMNS, _WHERE), expected, "native filtered scan")
     times = interleaved(
         {
             "ours": lambda: _scan(ours, _WHERE),
@@ -61,6 +71,15 @@ def filtered_scan(work: Workspace) -> Iterator[Result]:
     )
     name = "WHERE val > 0.9, a non-key column"
     yield at_most_ratio(name, times["ours"], times["plain"], "plain Lance", 1.5)
+    against = interleaved(
+        {
+            "ours": lambda: _scan(ours, _WHERE),
+            "native": lambda: native_scan(writer, _COLUMNS, _WHERE),
+        },
+        min(_NATIVE_ROUNDS, work.sizes.rounds),
+        warm_up=1,
+    )
+    yield beside(name, against["ours"], against["native"], "native")
 
 
 def generations_scan(work: Workspace) -> Iterator[Result]:

@@ -1,5 +1,5 @@
 """Vector search over a base table and four generations that replace 12% of it, against one Lance
-index over the merged rows."""
+index over the merged rows and against the peer's search of the same sources."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ import lance
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from lance.mem_wal import LsmVectorSearchPlanner
 
 import memwal_sql as mw
-from benchmarks.support.data import Ids, batches, merged, shuffled
+from benchmarks.support.data import KEY, Ids, batches, merged, shuffled
+from benchmarks.support.native import NativeTable
 from benchmarks.support.result import Result, at_most_ratio, beside, faster_than
 from benchmarks.support.timing import interleaved
 from benchmarks.support.workspace import Workspace
@@ -51,12 +53,17 @@ def vector_search(work: Workspace) -> Iterator[Result]:
     numbers = range(work.sizes.vector_queries)
     queries = [_noisy(centres[[i % len(centres)]], random)[0] for i in numbers]
     whole = _indexed(work.folder / "merged_vectors", live)
+    native = _native(work.folder / "native_vectors", base, newer)
     with _tree(work.folder / "vectors", base, newer) as table:
 
         def ours(query: Vectors) -> pa.Table:
             return table.vector_search("v", query, _K)
 
-        searches: dict[str, Search] = {"ours": ours, "merged": lambda query: _lance(whole, query)}
+        searches: dict[str, Search] = {
+            "ours": ours,
+            "merged": lambda query: _lance(whole, query),
+            "native": native,
+        }
         for search in searches.values():
             _warm_up(search, queries, work.sizes.settle_seconds)
         recall = {name: _recall(search, live, queries) for name, search in searches.items()}
@@ -69,6 +76,7 @@ def vector_search(work: Workspace) -> Iterator[Result]:
         bound = patch.object(ResidentStore, "largest", 2 * share * _DIMENSIONS * 4)
         STORE.evict_where("vectors", lambda _: True)
         with bound:
+            searches = {"ours": ours, "merged": searches["merged"]}
             _warm_up(ours, queries, work.sizes.settle_seconds)
             indexed_recall = _recall(ours, live, queries)
             indexed = _times(searches, queries, work.sizes.rounds)
@@ -76,6 +84,8 @@ def vector_search(work: Workspace) -> Iterator[Result]:
     whole_name = f"Lance, merged rows ({recall['merged']:.3f})"
     work_name = f"{name} {recall['ours']:.3f}"
     yield at_most_ratio(work_name, times["ours"], times["merged"], whole_name, 1.5)
+    native_name = f"native ({recall['native']:.3f})"
+    yield faster_than(work_name, times["ours"], times["native"], native_name, 10)
     work_name = f"ORDER BY array_distance LIMIT {_K} of {count:,} x {_DIMENSIONS}"
     plain_name = "DataFusion, rows in memory"
     yield faster_than(work_name, sort_times["ours"], sort_times["plain"], plain_name, 3)
@@ -106,10 +116,28 @@ def _tree(folder: Path, base: pa.Table, newer: list[pa.Table]) -> Iterator[mw.Ta
         yield table
 
 
-def _indexed(folder: Path, rows: pa.Table) -> Any:
+def _native(folder: Path, base: pa.Table, newer: list[pa.Table]) -> Search:
+    keyed = base.schema.set(0, base.schema.field(0).with_metadata(KEY))
+    _indexed(folder, base.cast(keyed), "id")
+    table = NativeTable(folder, maintained_indexes=["v_idx"])
+    for part in newer:
+        table.write_generation(batch.cast(keyed) for batch in batches(part, _BATCH))
+    planner = LsmVectorSearchPlanner(table.dataset, [table.snapshot()], "v")
+
+    def search(query: Vectors) -> pa.Table:
+        return planner.plan_search(
+            pa.array(query), _K, _PROBES, refine_base_table=True, overfetch_factor=_REFINE
+        ).to_table()
+
+    return search
+
+
+def _indexed(folder: Path, rows: pa.Table, *scalar: str) -> Any:
     dataset = lance.write_dataset(rows, folder)
     partitions = max(1, min(256, rows.num_rows // 400))
     dataset.create_index("v", "IVF_PQ", name="v_idx", num_partitions=partitions, num_sub_vectors=16)
+    for column in scalar:
+        dataset.create_scalar_index(column, "BTREE")
     return lance.dataset(folder)
 
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+KEY = {b"lance-schema:unenforced-primary-key": b"true"}
 SCHEMA = pa.schema(
     [
         pa.field("id", pa.int64(), nullable=False),
@@ -16,6 +17,7 @@ SCHEMA = pa.schema(
         pa.field("name", pa.string()),
     ]
 )
+NATIVE_SCHEMA = SCHEMA.set(0, SCHEMA.field(0).with_metadata(KEY))
 NAME_BYTES = 20
 WIDTH = 768
 VECTORS = pa.schema(

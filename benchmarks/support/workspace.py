@@ -16,6 +16,7 @@ import pyarrow as pa
 
 import memwal_sql as mw
 from benchmarks.support.data import Ids, batches, merged, rows, shuffled
+from benchmarks.support.native import NativeTable, put_all
 from benchmarks.support.sizes import Sizes
 
 GENERATIONS = 4
@@ -87,6 +88,21 @@ class Workspace:
         for batch in batches(self.upserts.newer[GENERATIONS], _BATCH_ROWS):
             writer.upsert(batch)
         return table
+
+    @cached_property
+    def native(self) -> NativeTable:
+        """The peer's table: the same sources, all of them flushed but the last."""
+        table = NativeTable(self.folder / "native", self.upserts.base)
+        for part in self.upserts.newer[:GENERATIONS]:
+            table.write_generation(batches(part, _BATCH_ROWS))
+        return table
+
+    @cached_property
+    def native_writer(self) -> Any:
+        """The peer's open writer, which holds the last source in its MemTable."""
+        writer = self._open.enter_context(self.native.writer(durable=False))
+        put_all(writer, batches(self.upserts.newer[GENERATIONS], _BATCH_ROWS))
+        return writer
 
 
 def _shares(keys: Ids, size: int) -> Iterable[Ids]:
