@@ -24,6 +24,7 @@ from exec_nodes.base.tasks import background_by
 from exec_nodes.resident.store import ResidentStore
 from memwal_sql import create
 from memwal_sql.errors import OutcomeUnknownError, StoreUnavailableError
+from memwal_sql.maintain.checks import transactions as checked
 from memwal_sql.maintain.gc import collector
 from memwal_sql.state import open_writers
 from memwal_sql.storage.generation import write
@@ -170,7 +171,7 @@ def _sleep(seconds: float) -> None:
 
 
 class _Time:
-    """The module `time` of the store, whose clock is the schedule's."""
+    """The module `time` of the store, and of what judges its times: the schedule's clock."""
 
     @staticmethod
     def time() -> float:
@@ -207,7 +208,8 @@ def simulated(seed: str) -> Iterator[None]:
         within.enter_context(another_store())
         # What one process makes for itself no other waits for.
         within.enter_context(patch.object(ResidentStore, "locked", lambda *_: Lock()))
-        within.enter_context(patch.object(memory, "time", _Time))
+        for module in (memory, checked):
+            within.enter_context(patch.object(module, "time", _Time))
         collecting = collector.collect_garbage
         defaults = {**(collecting.__kwdefaults__ or {}), "clock": _Time.time}
         within.enter_context(patch.object(collecting, "__kwdefaults__", defaults))
