@@ -7,7 +7,7 @@ from html import escape
 from math import ceil, floor, log10
 
 _WIDTH, _HEIGHT = 720, 400
-_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 250, 20, 40
+_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 250, 20, 40
 _COLOURS = ("#4269d0", "#e08a00", "#e0453a", "#3a9a5b", "#9467bd", "#8c6d5a", "#009fb7")
 
 _COLOUR_SCHEMES = (
@@ -40,7 +40,8 @@ def chart(
     for y in y_axis.powers():
         at = y_axis.place(y)
         parts.append(_rule(_LEFT, at, _WIDTH - _RIGHT, at))
-        parts.append(_text(_LEFT - 6, at + 4, f"{y:,g}", "end"))
+        number = f"{y:,.0f}" if y >= 1 else f"{y:g}"
+        parts.append(_text(_LEFT - 6, at + 4, number, "end"))
     parts.append(_text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 6, x_name, "middle"))
     parts.append(_text(4, 12, y_name, "start"))
     for place, (name, line) in enumerate(lines.items()):
