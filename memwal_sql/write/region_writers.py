@@ -170,8 +170,8 @@ class RegionWriters:
                 keys = [tuple(t.slice(place, 1).to_pylist()[0].values()) for t in (before, after)]
                 raise UnsupportedError(
                     f"the row of the key {keys[0]} would move to another region with the key "
-                    f"{keys[1]}, and a write to several regions is not one transaction: insert it "
-                    "with the new key, then delete the old one"
+                    f"{keys[1]}, and the statement is too large for one transaction: change fewer "
+                    "rows at once, or insert it with the new key and delete the old one"
                 )
 
     def together(self, calls: Mapping[RegionWriter, Callable[[], int | None]]) -> dict[UUID, int]:
