@@ -140,7 +140,8 @@ def sql(
 def _used(text: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """The values that a text names."""
     with errors_of_calls():
-        names = {name for statement in statement_texts(text) for name in parameters_of(statement)}
+        statements = statement_texts(text)
+    names = _named(statements)
     return {name: value for name, value in values.items() if name in names}
 
 
@@ -196,9 +197,14 @@ def _text(query: str | None, file: Path | None) -> str:
 
 def _check_parameters(texts: Sequence[str], parameters: Mapping[str, Any]) -> None:
     """Raise InvalidCallError for parameters that none of the texts has."""
-    with errors_of_calls():
-        unused = parameters.keys() - {name for text in texts for name in parameters_of(text)}
+    unused = parameters.keys() - _named(texts)
     refuse_unused(unused, "$name; within double quotes a shell replaces it, so use single quotes")
+
+
+def _named(texts: Sequence[str]) -> set[str]:
+    """The parameters that statements have."""
+    with errors_of_calls():
+        return {name for text in texts for name in parameters_of(text)}
 
 
 def _session(tables: Mapping[str, Table], consistency: str) -> datafusion.SessionContext:

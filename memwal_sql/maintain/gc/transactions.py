@@ -45,16 +45,13 @@ class RecordCollection:
         """The records that are old enough, by id, of which no later attempt has a record: who asks
         for an id goes from one attempt to the next."""
         before = now - max(grace, KEPT_SECONDS)
-        last: dict[str, int] = {}
-        for transaction in self._listed:
-            given, number = attempt_of(transaction)
-            last[given] = max(number, last.get(given, 0))
+        last = {attempt_of(each)[0]: each for each in sorted(self._listed, key=attempt_of)}
         return [
             (transaction, meta)
             for transaction, meta in sorted(self._listed.items())
             if meta.modified is not None
             and meta.modified <= before
-            and last[attempt_of(transaction)[0]] == attempt_of(transaction)[1]
+            and last[attempt_of(transaction)[0]] == transaction
         ]
 
     def decide(self, old: tuple[str, ObjectMeta]) -> Garbage | None:

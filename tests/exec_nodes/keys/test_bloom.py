@@ -97,10 +97,7 @@ def test_one_key_hashes_as_a_column_of_them_does(kind: str) -> None:
 ODD = np.uint64(0x9E3779B97F4A7C15)  # times which every number comes out once
 SPREADS: dict[str, Callable[[Any], list[pa.Array]]] = {
     "integers": lambda numbers: [pa.array(numbers)],
-    # Every number comes out once.
-    "scattered": lambda numbers: [
-        pa.array(numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))
-    ],
+    "scattered": lambda numbers: [pa.array(numbers.astype(np.uint64) * ODD)],
     "texts": lambda numbers: [pa.array([f"customer-{number:08d}" for number in numbers])],
     "pairs": lambda numbers: [pa.array(numbers // 7), pa.array([f"{n % 7}" for n in numbers])],
 }
