@@ -124,8 +124,8 @@ def find_table(
     regions: Regions | None,
     storage_options: Mapping[str, str] | None,
 ) -> Table | None:
-    """The existing table, None if there is none. Raises InvalidCallError unless it is as described;
-    without columns in `schema` any columns are accepted, and any regions if they are None."""
+    """The existing table, or None. Raises InvalidCallError unless it is as described; without
+    columns in `schema` any columns are accepted, and any regions if `regions` is None."""
     if not is_table(uri, storage_options):
         return None
     table = open_table(uri, storage_options=storage_options)

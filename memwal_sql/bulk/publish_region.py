@@ -175,7 +175,7 @@ class RegionPublisher:
     # For the coordinator: see `IntentWriter`.
 
     def enqueue_intent(self, write: PendingWrite) -> None:
-        """Nothing waits here, as there are no other writes."""
+        """Nothing waits here: nobody else writes."""
 
     def begin_intent(self, write: PendingWrite) -> None:
         """Nothing: the intent is the next entry."""

@@ -86,7 +86,7 @@ def create_index(
     kind: Annotated[str, typer.Argument(help="IVF_PQ and the like, FTS, BTREE, BITMAP, ...")],
     name: Annotated[str | None, typer.Option(help="By default the column's, with _idx.")] = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Build the index of this name anew.")
+        bool, typer.Option("--replace", help="Rebuild the index of this name.")
     ] = False,
     parameters: Annotated[
         list[str] | None,

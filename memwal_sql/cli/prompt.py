@@ -48,4 +48,4 @@ def _is_whole(text: str) -> bool:
     try:
         return len(statement_texts(text.rstrip() + "x")) > len(statement_texts(text))
     except (MemWalError, ValueError):
-        return False  # of quotes that are open
+        return False  # quotes are open

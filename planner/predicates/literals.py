@@ -45,7 +45,7 @@ def compared(kind: pa.DataType, operand: Operand, op: str, literal: Literal) -> 
     value = _number(kind, operand, literal)
     low, high = math.floor(value), math.ceil(value)
     if low == high or not pa.types.is_temporal(kind):
-        # Between two neighbours no value is equal: from the upper to the lower there is none.
+        # No value lies between two neighbours: the range from the upper to the lower is empty.
         return clamped(kind, _comparison(op, high, low))
     # Engines may round a finer moment to the unit of the column: keep both neighbours.
     if op == "<>":

@@ -71,7 +71,7 @@ class _Candidates(Node):
 
     @property
     def schema(self) -> pa.Schema:
-        """That of the rows."""
+        """The schema of the rows."""
         return self.rows.schema
 
     def label(self) -> str:
