@@ -35,6 +35,12 @@ def _batches(keys: np.ndarray[Any, np.dtype[np.int64]]) -> Iterator[pa.RecordBat
         yield pa.record_batch([ids, values, pa.array(texts, pa.string())], schema=_SCHEMA)
 
 
+def _upsert(writer: mw.TableWriter, keys: np.ndarray[Any, np.dtype[np.int64]]) -> None:
+    for batch in _batches(keys):
+        writer.upsert(batch)
+    writer.flush()
+
+
 def write(uri: str, count: int) -> Figures:
     """Load the table, merge it, and merge updates of a part of it."""
     mw.configure(memory=MEMORY)
@@ -42,9 +48,7 @@ def write(uri: str, count: int) -> Figures:
     figures: Figures = {}
     with table.writer(durable=False) as writer:
         with _timed(figures, "load, s"):
-            for batch in _batches(np.arange(count)):
-                writer.upsert(batch)
-            writer.flush()
+            _upsert(writer, np.arange(count))
         with _timed(figures, "merge of all, s"):
             table.merge()
         with _timed(figures, "build_indexes, s"):
@@ -52,9 +56,7 @@ def write(uri: str, count: int) -> Figures:
         most = min(_UPDATED, count)
         updated = np.random.default_rng(1).choice(count, most, replace=False)
         with _timed(figures, "upsert of 1,000,000 updates, s"):
-            for batch in _batches(updated):
-                writer.upsert(batch)
-            writer.flush()
+            _upsert(writer, updated)
         with _timed(figures, "merge of 1,000,000 updates, s"):
             table.merge()
         with _timed(figures, "build_indexes after 1,000,000 updates, s"):
