@@ -51,6 +51,7 @@ class TextOptions(TypedDict, total=False):
     max_expansions: int | None
     prefix_length: int | None
     minimum_should_match: int | None
+    plain: bool | None
 
 
 class HybridOptions(VectorOptions, TextOptions, total=False):
@@ -68,6 +69,7 @@ FUSION_OPTIONS = ("candidates", "vector_weight", "text_weight", "rrf_k")
 _MOST_ROWS = 2**40
 
 _FUSION_NUMBERS = ("vector_weight", "text_weight", "rrf_k")
+_SWITCHES = ("exact", "plain")
 
 
 def checked_options(options: Mapping[str, Any], allowed: Iterable[str]) -> dict[str, Any]:
@@ -86,8 +88,8 @@ def checked_options(options: Mapping[str, Any], allowed: Iterable[str]) -> dict[
             raise InvalidCallError(f"{name}={value!r} must be a whole number, 1 or more")
         if name in _FUSION_NUMBERS and not is_number(value):
             raise InvalidCallError(f"{name}={value!r} must be a number")
-        if name == "exact" and not isinstance(value, bool):
-            raise InvalidCallError(f"exact={value!r} must be true or false")
+        if name in _SWITCHES and not isinstance(value, bool):
+            raise InvalidCallError(f"{name}={value!r} must be true or false")
     return set_options
 
 
@@ -219,9 +221,15 @@ def _text_query(
             raise InvalidCallError(
                 f"column {name!r} is {schema.field(name).type}; the columns with texts are {texts}"
             )
+    options = dict(options)
+    plain = options.pop("plain", False)
+    if plain and not isinstance(query, str):
+        raise InvalidCallError(f"plain=True is for words as a text, not {shortened(repr(query))}")
     if len(columns) == 1:
+        if plain:
+            query, options = {"match": {"query": query, **options}}, {}
         expression = parse_query(query, columns[0], texts, options)
-    elif isinstance(query, str) and not query.lstrip().startswith("{"):
+    elif plain or (isinstance(query, str) and not query.lstrip().startswith("{")):
         form = {"multi_match": {"query": query, "columns": columns, **options}}
         expression = parse_query(form, None, texts)
     else:

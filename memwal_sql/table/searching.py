@@ -80,11 +80,12 @@ class SearchedTable(TableHandle):
                 mapping: `{"phrase": {"query": "write ahead log", "slop": 1}}` (see
                 `exec_nodes.text.query.parse`). An empty text and stop words find nothing. In words,
                 AND, OR, NOT, quotation marks, + and - have no meaning: `operator="AND"` asks for
-                all words, and the JSON form has `boolean` and `phrase`.
+                all words, and the JSON form has `boolean` and `phrase`. With `plain=True` any text
+                is words, even one that begins with `{`: for texts that users type.
             filter: a SQL condition; only rows that meet it are ranked. It changes no score.
             columns: the columns; all of them by default.
             options: for a query of words: `operator` (`"OR"`, `"AND"`), `boost`, `fuzziness`,
-                `max_expansions`, `prefix_length`, `minimum_should_match`.
+                `max_expansions`, `prefix_length`, `minimum_should_match`, `plain`.
 
         Without an index on the column its texts are tokenized. Raises InvalidCallError naming the
         value and the remedy.

@@ -79,6 +79,21 @@ def test_operators_and_patterns_are_words(table: mw.Table, query: str) -> None:
         assert sorted(context.sql(sql).to_arrow_table()["id"].to_pylist()) == LOGS
 
 
+@each("text", ["{log}", '{"phrase": {"query": "log ahead"}}', " {log", '{"match": "log', '"log"'])
+def test_a_plain_text_is_words_in_every_search(table: mw.Table, text: str) -> None:
+    words = "".join(character if character.isalpha() else " " for character in text)
+    assert LOGS == ids(table, words) == ids(table, text, plain=True)
+    assert ids(table, text, column=["body", "title"], plain=True) == LOGS
+    hybrid = table.hybrid_search("v", [1, 2], "body", text, plain=True)
+    assert hybrid.equals(table.hybrid_search("v", [1, 2], "body", words))
+    context, call = session_of("t", table), "SELECT id FROM full_text_search('t', 'body', "
+    for found in (
+        context.sql(f"{call} '{text}', 10, {{plain: true}})"),
+        mw.sql(context, f"{call} $words, plain => true)", words=text),
+    ):
+        assert sorted(found.to_arrow_table()["id"].to_pylist()) == LOGS
+
+
 def test_the_forms_that_are_named_do_what_operators_mean(table: mw.Table) -> None:
     log, fox = ({"match": {"query": word}} for word in ("log", "fox"))
     assert ids(table, "log fox", operator="AND") == [7]
@@ -122,6 +137,12 @@ TEXT, VECTOR = mw.Table.full_text_search, mw.Table.vector_search
         *((TEXT, {"query": "log", "k": k}, str(k)) for k in (0, -1, 1.5)),
         (TEXT, {"query": "log", "operator": "XOR"}, "XOR"),
         (TEXT, {"query": "log", "fuzziness": -1}, "-1"),
+        (TEXT, {"query": "log", "plain": "yes"}, "plain='yes' must be true or false"),
+        (
+            TEXT,
+            {"query": {"match": {"query": "log"}}, "plain": True},
+            "plain=True is for .*'match'",
+        ),
         (TEXT, {"query": "log", "boost": float("nan")}, "nan"),
         (TEXT, {"query": "log", "nprobes": 3}, "nprobes"),
         (TEXT, {"query": {"march": {"query": "log"}}}, "march"),
