@@ -84,8 +84,8 @@ def checked_options(options: Mapping[str, Any], allowed: Iterable[str]) -> dict[
         raise InvalidCallError(f"unknown options {unknown}; there are {list(allowed)}")
     set_options = {name: value for name, value in options.items() if value is not None}
     for name, value in set_options.items():
-        if name == "candidates" and not is_whole(value, least=1):
-            raise InvalidCallError(f"{name}={value!r} must be a whole number, 1 or more")
+        if name == "candidates":
+            set_options[name] = checked_count(value, name)
         if name in _FUSION_NUMBERS and not is_number(value):
             raise InvalidCallError(f"{name}={value!r} must be a number")
         if name in _SWITCHES and not isinstance(value, bool):
@@ -93,12 +93,12 @@ def checked_options(options: Mapping[str, Any], allowed: Iterable[str]) -> dict[
     return set_options
 
 
-def checked_k(k: Any) -> int:
+def checked_count(rows: Any, name: str = "k") -> int:
     """How many rows are asked for, at most as many as a table can have. Raises InvalidCallError
     unless it is a number of rows."""
-    if not is_whole(k, least=1):
-        raise InvalidCallError(f"k={k!r} must be a whole number of rows, 1 or more")
-    return min(int(k), _MOST_ROWS)
+    if not is_whole(rows, least=1):
+        raise InvalidCallError(f"{name}={rows!r} must be a whole number of rows, 1 or more")
+    return min(int(rows), _MOST_ROWS)
 
 
 class SearchPlan(Protocol):
@@ -172,8 +172,11 @@ def hybrid_search(
     text: Any,
     k: Any,
     options: Mapping[str, Any],
+    *,
+    whole: bool = False,
 ) -> Search:
-    """The `k` rows that do best in both searches together; see `Table.hybrid_search`."""
+    """The `k` rows that do best in both searches together, or the `whole` of both rankings; see
+    `Table.hybrid_search`."""
     every = (*VECTOR_OPTIONS, *TEXT_OPTIONS, *FUSION_OPTIONS)
     set_options, names = checked_options(options, every), _names(schema, text_column)
 
@@ -185,8 +188,9 @@ def hybrid_search(
     hybrid_query = HybridQuery(
         _vector_query(schema, vector_column, vector, k, of(VECTOR_OPTIONS)),
         _text_query(schema, names, text, k, of(TEXT_OPTIONS)),
-        checked_k(k),
+        checked_count(k),
         (),
+        whole=whole,
         **fusion,
         **constant,
     )
@@ -207,7 +211,7 @@ def _vector_query(
     schema: pa.Schema, column: str, query: Any, k: Any, options: Mapping[str, Any]
 ) -> VectorQuery:
     _field(schema, column)
-    vector_query = VectorQuery(column, query_vectors(query), checked_k(k), (), **options)
+    vector_query = VectorQuery(column, query_vectors(query), checked_count(k), (), **options)
     check_dimension(vector_query, schema)
     return vector_query
 
@@ -237,7 +241,7 @@ def _text_query(
             f"the columns {columns} can be searched together for a text only: name them inside "
             "the query"
         )
-    return TextQuery(expression, checked_k(k), ())
+    return TextQuery(expression, checked_count(k), ())
 
 
 def _names(schema: pa.Schema, column: Any) -> Columns:

@@ -20,6 +20,7 @@ from memwal_sql.search.request import (
     hybrid_search,
     vector_search,
 )
+from memwal_sql.search.rerank import Rerank, candidate_count, check_rerank, reranked
 from memwal_sql.session.filter_text import prefilters
 from memwal_sql.session.scalar_functions import analyzed
 from memwal_sql.state.base_table import BaseTable
@@ -38,6 +39,8 @@ class SearchedTable(TableHandle):
         columns: Sequence[str] | None = None,
         *,
         consistency: Consistency = "strong",
+        rerank: Rerank | None = None,
+        candidates: int | None = None,
         **options: Unpack[VectorOptions],
     ) -> pa.Table:
         """The `k` live rows nearest to a vector, nearest first, with `_distance` (float32).
@@ -48,6 +51,9 @@ class SearchedTable(TableHandle):
                 position.
             filter: a SQL condition; only rows that meet it are ranked.
             columns: the columns; all of them by default.
+            rerank: a function that takes a `pyarrow.Table` of the `candidates` best rows (by
+                default four times `k`) and returns an array with a score for each. The `k` rows
+                with the highest scores are returned, and `_relevance_score` (float32).
             options: `metric` (`"l2"`, squared; `"cosine"`, `"dot"`, `"hamming"`; by default the
                 column's index decides), `nprobes`, `refine_factor` and `ef` for how thoroughly an
                 index is searched, `exact=True` to measure every row, `lower_bound` and
@@ -56,8 +62,9 @@ class SearchedTable(TableHandle):
         Without an index on the column every row is measured. Raises InvalidCallError naming the
         value and the remedy.
         """
-        search = partial(vector_search, column=column, query=query, k=k, options=options)
-        return self._searched(search, filter, columns, consistency)
+        rows = candidate_count(k, rerank, candidates)
+        search = partial(vector_search, column=column, query=query, k=rows, options=options)
+        return self._searched(search, filter, columns, consistency, rerank, k)
 
     def full_text_search(
         self,
@@ -68,6 +75,8 @@ class SearchedTable(TableHandle):
         columns: Sequence[str] | None = None,
         *,
         consistency: Consistency = "strong",
+        rerank: Rerank | None = None,
+        candidates: int | None = None,
         **options: Unpack[TextOptions],
     ) -> pa.Table:
         """The `k` live rows that match a text query best, best first, with `_score` (float32).
@@ -84,14 +93,16 @@ class SearchedTable(TableHandle):
                 is words, even one that begins with `{`: for texts that users type.
             filter: a SQL condition; only rows that meet it are ranked. It changes no score.
             columns: the columns; all of them by default.
+            rerank, candidates: as in `vector_search`.
             options: for a query of words: `operator` (`"OR"`, `"AND"`), `boost`, `fuzziness`,
                 `max_expansions`, `prefix_length`, `minimum_should_match`, `plain`.
 
         Without an index on the column its texts are tokenized. Raises InvalidCallError naming the
         value and the remedy.
         """
-        search = partial(full_text_search, column=column, query=query, k=k, options=options)
-        return self._searched(search, filter, columns, consistency)
+        rows = candidate_count(k, rerank, candidates)
+        search = partial(full_text_search, column=column, query=query, k=rows, options=options)
+        return self._searched(search, filter, columns, consistency, rerank, k)
 
     def hybrid_search(
         self,
@@ -104,6 +115,7 @@ class SearchedTable(TableHandle):
         columns: Sequence[str] | None = None,
         *,
         consistency: Consistency = "strong",
+        rerank: Rerank | None = None,
         **options: Unpack[HybridOptions],
     ) -> pa.Table:
         """The `k` live rows that rank best in a vector and a text search together, best first.
@@ -113,6 +125,8 @@ class SearchedTable(TableHandle):
         row) and `_relevance_score` (float32).
 
         Args:
+            rerank: as in `vector_search`; it gets all candidates of both rankings, ordered by
+                `_relevance_score`, and the scores that it returns replace that.
             options: the options of the two searches, and `candidates`, the number of rows of each
                 ranking that count (four times `k`), `vector_weight` and `text_weight` (1), and
                 `rrf_k` (60).
@@ -125,8 +139,9 @@ class SearchedTable(TableHandle):
             text=text,
             k=k,
             options=options,
+            whole=rerank is not None,
         )
-        return self._searched(search, filter, columns, consistency)
+        return self._searched(search, filter, columns, consistency, rerank, k)
 
     def _searched(
         self,
@@ -134,12 +149,17 @@ class SearchedTable(TableHandle):
         condition: str | None,
         columns: Sequence[str] | None,
         consistency: str,
+        rerank: Rerank | None,
+        k: int,
     ) -> pa.Table:
-        """The results of a search among the rows for which `condition` is true, the best first."""
+        """The results of a search among the rows for which `condition` is true, the best first: the
+        `k` that `rerank` scores highest, if it is given."""
 
         def run_search(base: BaseTable) -> pa.Table:
             schema = base.info.schema
             request, names = search(schema), self._columns(columns, schema)
+            if rerank is not None:
+                check_rerank(rerank, request)
             filters = () if condition is None else prefilters(condition, schema)
             if filters is None:  # no row meets the condition
                 node = request.plan(names, (), self._collector.snapshot(base, consistency))
@@ -148,4 +168,5 @@ class SearchedTable(TableHandle):
             snapshot = self._collector.snapshot(base, consistency, ruling)
             return stream(request.plan(names, analyzed(filters, snapshot), snapshot)).read_all()
 
-        return self._collector.query(consistency, run_search)
+        rows = self._collector.query(consistency, run_search)
+        return rows if rerank is None else reranked(rows, rerank, k)

@@ -18,7 +18,7 @@ from planner.search.vector import VectorQuery, plan_vector_search, vector_index
 
 RRF_CONSTANT = 60.0
 # Ranks beyond the best few of each search still decide which rows both of them know.
-_CANDIDATES_PER_ROW = 4
+CANDIDATES_PER_ROW = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,7 @@ class HybridQuery:
         candidates: how many rows of each ranking are fused; four times `k` if None.
         vector_weight, text_weight: the weight of each ranking.
         constant: added to ranks; the higher it is, the less the first ranks stand out.
+        whole: return every row of the two rankings, so that the caller can choose.
     """
 
     vector: VectorQuery
@@ -43,6 +44,7 @@ class HybridQuery:
     vector_weight: float = 1.0
     text_weight: float = 1.0
     constant: float = RRF_CONSTANT
+    whole: bool = False
 
 
 def plan_hybrid_search(query: HybridQuery, snapshot: Snapshot) -> TakeExec:
@@ -57,7 +59,7 @@ def plan_hybrid_search(query: HybridQuery, snapshot: Snapshot) -> TakeExec:
     # The two sides' rows are matched by source, so both have to read the same sources.
     index = vector_index(query.vector.column, query.vector.metric, snapshot.indexes)
     snapshot = bridged(snapshot, index, *text_indexes(query.text, snapshot).values())
-    candidates = _CANDIDATES_PER_ROW * query.k if query.candidates is None else query.candidates
+    candidates = CANDIDATES_PER_ROW * query.k if query.candidates is None else query.candidates
     k = max(query.k, candidates)
     vector = plan_vector_search(
         replace(query.vector, k=k, columns=(), filters=query.filters), snapshot
@@ -68,11 +70,10 @@ def plan_hybrid_search(query: HybridQuery, snapshot: Snapshot) -> TakeExec:
     fused = FuseExec(
         (vector.child, text.child), (query.vector_weight, query.text_weight), query.constant
     )
+    most = 2 * k if query.whole else query.k
     best = GlobalLimitExec(
-        SortExec(
-            fused, RELEVANCE, text.sources, snapshot.info.key_schema, query.k, descending=True
-        ),
-        query.k,
+        SortExec(fused, RELEVANCE, text.sources, snapshot.info.key_schema, most, descending=True),
+        most,
     )
     node = TakeExec(best, text.sources, text.output)
     node.metrics.add(regions_pruned=text.metrics["regions_pruned"])
