@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from exec_nodes.arrow.struct_fields import FILL_OPTION
-from memwal_sql.cli.files import FILL, FileFormat, batches_of
 from memwal_sql.cli.options import (
     ERROR_DETAILS,
     Output,
@@ -23,6 +22,7 @@ from memwal_sql.cli.output import remark, show_result
 from memwal_sql.create import create_table, is_table
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.view.texts import count_text
+from memwal_sql.write.ingest.files import FILL, FileFormat, batches_of
 from memwal_sql.write.ingest.missing import ERROR, NULL
 from memwal_sql.write.table_writer import TableWriter
 from planner.regions.text import spec_of

@@ -12,7 +12,6 @@ import datafusion
 import pyarrow as pa
 import typer
 
-from memwal_sql.cli.files import STDIN
 from memwal_sql.cli.options import (
     CheckpointName,
     Output,
@@ -37,6 +36,7 @@ from memwal_sql.statements.queries.planning import refuse_unused
 from memwal_sql.statements.run import run
 from memwal_sql.statements.transactions import open_transaction
 from memwal_sql.table import Table
+from memwal_sql.write.ingest.files import STDIN
 
 _NAME = "t"
 Answer = tuple[pa.Schema, Iterator[pa.RecordBatch]]
