@@ -12,7 +12,8 @@ from exec_nodes.base.errors import InvalidCallError
 
 FORMS = (
     "a pyarrow table, batch, reader, dataset or list of batches, a pandas or polars frame, "
-    "anything with the Arrow C stream interface, a dict of columns or a list of dicts"
+    "anything with the Arrow C stream interface, a dict of columns, a list of dicts, or a file's "
+    "path"
 )
 # Dicts of columns, or dicts that are rows.
 PythonRows: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]]

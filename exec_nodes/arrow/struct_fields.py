@@ -24,7 +24,7 @@ class _Differences(NamedTuple):
     lacking: list[str]
     unknown: list[str]
 
-    def refuse(self, has: str, lacks: str, *, fill: bool, option: str = FILL_OPTION) -> None:
+    def refuse(self, has: str, lacks: str, *, fill: bool) -> None:
         """Raise InvalidCallError for unknown fields, and, unless they are to `fill`, for those that
         are lacking; `has` and `lacks` say which rows do."""
         if self.unknown:
@@ -34,7 +34,7 @@ class _Differences(NamedTuple):
         if self.lacking and not fill:
             raise InvalidCallError(
                 f"{lacks} the fields {self.lacking} of the table, and structs are replaced whole: "
-                f"give every field, null for no value, or {option} to set these to null"
+                f"give every field, null for no value, or {FILL_OPTION} to set these to null"
             )
 
 
@@ -60,14 +60,11 @@ def check_values(values: Iterable[Any], field: pa.Field, *, fill: bool) -> None:
         check_value(value, field, row, fill=fill)
 
 
-def check_value(
-    value: Any, field: pa.Field, row: int, *, fill: bool, option: str = FILL_OPTION
-) -> None:
-    """`check_type` for the Python value of one row; `option` is how the caller has missing fields
-    set to null."""
+def check_value(value: Any, field: pa.Field, row: int, *, fill: bool) -> None:
+    """`check_type` for the Python value of one row."""
     differences = _Differences([], [])
     _compare_value(value, _plain(field.type), field.name, differences)
-    differences.refuse(f"row {row} has", f"row {row} lacks", fill=fill, option=option)
+    differences.refuse(f"row {row} has", f"row {row} lacks", fill=fill)
 
 
 def _compare_types(

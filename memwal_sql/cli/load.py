@@ -22,10 +22,13 @@ from memwal_sql.cli.output import remark, show_result
 from memwal_sql.create import create_table, is_table
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.view.texts import count_text
-from memwal_sql.write.ingest.files import FILL, FileFormat, batches_of
+from memwal_sql.write.ingest.files import FileFormat, batches_of, format_of
 from memwal_sql.write.ingest.missing import ERROR, NULL
 from memwal_sql.write.table_writer import TableWriter
 from planner.regions.text import spec_of
+
+# The option by which rows may lack columns, which become null.
+_FILL = "--missing null"
 
 
 class Missing(StrEnum):
@@ -86,7 +89,12 @@ def load(
         try:
             for file in files:
                 schema = None if table is None else table.schema
-                with batches_of(file, form, schema, fill=fill) as (columns, batches):
+                kind = form or format_of(file)
+                if kind is None:
+                    raise InvalidCallError(
+                        f"its name says no format: add --format, one of {[*map(str, FileFormat)]}"
+                    )
+                with batches_of(file, kind, schema, fill=fill) as (columns, batches):
                     if table is None:
                         table = create_table(
                             uri,
@@ -110,6 +118,6 @@ def load(
             if type(error) is not InvalidCallError:
                 raise
             # A writer's remedies, in the words of the command line.
-            message = str(error).replace(FILL_OPTION, FILL)
+            message = str(error).replace(FILL_OPTION, _FILL)
             raise InvalidCallError(f"{file}: {message}") from None
     show_result({"rows": rows}, f"{count_text(rows, 'row')} loaded", output)

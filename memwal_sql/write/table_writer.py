@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from exec_nodes.arrow.row_stream import RowStream, opened
+from exec_nodes.arrow.row_stream import RowStream
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.write.conditional.resolve import ReadChanges, RowChanges
 from memwal_sql.write.coordinator import Description
@@ -49,9 +49,11 @@ class TableWriter(WriterLifecycle):
 
         Args:
             data: any Arrow data, such as tables, readers, datasets and lists of batches, a pandas
-                or polars frame, a dict of columns or a list of dicts. A stream (a reader, dataset,
-                scanner or generator of batches) is read and written piece by piece: if a piece is
-                refused or can't be read, the pieces before it stay written.
+                or polars frame, a dict of columns or a list of dicts; or the path of a file with
+                rows, such as `"day.parquet"`: Parquet, Arrow, CSV or JSON, as its name ends. A
+                stream (a file, reader, dataset, scanner or generator of batches) is read and
+                written piece by piece: if a piece is refused or can't be read, the pieces before it
+                stay written.
             missing: how to treat columns that `data` lacks. `"keep"`: existing rows keep their
                 values, new ones get null. `"null"`: they become null, even in rows with a value.
                 `"error"`: the call is refused.
@@ -130,7 +132,8 @@ class TableWriter(WriterLifecycle):
 
         Args:
             keys: values, tuples for a composite key, or rows in any form that `upsert` takes, whose
-                primary key columns are read.
+                primary key columns are read. The path of a file is a `pathlib.Path`, as a text may
+                be a key.
             when: a SQL condition over the existing row, `t`; rows that do not meet it stay, and are
                 counted, as are keys without a row.
             isolation, atomic: as in `upsert`.
@@ -219,7 +222,8 @@ class TableWriter(WriterLifecycle):
         Raises as `upsert` does.
         """
         self._check_open()
-        rows, normalise = opened(changes), partial(self._normaliser.changes, op=op)
+        rows = self._normaliser.arrow_changes(changes, op)
+        normalise = partial(self._normaliser.changes, op=op)
         if when is not None:
             rows = rows.read_all() if isinstance(rows, RowStream) else rows
             changes_batch = conditional_changes(self._normaliser, self._schema, rows, op)

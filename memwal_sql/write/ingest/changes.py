@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -49,9 +49,7 @@ class Changes:
         self._rows = rows
         self._op = op
         words = self._words()
-        codes = [
-            _CODES.get(word, _UNKNOWN) if isinstance(word, str) else _UNKNOWN for word in words
-        ]
+        codes = [_kind(word) for word in words]
         if _UNKNOWN in codes:
             row = codes.index(_UNKNOWN)
             raise InvalidCallError(
@@ -98,6 +96,15 @@ class Changes:
         return [row.get(op) for row in rows]
 
 
+def is_delete(op: str) -> Callable[[Mapping[str, Any]], bool]:
+    """Says of a row whether its `op` is that of a delete."""
+    return lambda row: _kind(row.get(op)) == DELETE
+
+
+def _kind(word: Any) -> int:
+    return _CODES.get(word, _UNKNOWN) if isinstance(word, str) else _UNKNOWN
+
+
 def _messages(messages: Sequence[Any], op: str, columns: Set[str]) -> Sequence[Any]:
     """The rows of messages, with their `op`. Debezium's envelopes, `before`, `after` and `op` with
     or without a `payload` around them, are unwrapped; others stay as they are. None is a tombstone
@@ -112,7 +119,7 @@ def _messages(messages: Sequence[Any], op: str, columns: Set[str]) -> Sequence[A
             rows.append(message)
         elif "op" in message and _SIDES & message.keys() - columns:
             word = message["op"]
-            code = _CODES.get(word, _UNKNOWN) if isinstance(word, str) else _UNKNOWN
+            code = _kind(word)
             side = "before" if code == DELETE else "after"
             row = message.get(side)
             if not isinstance(row, Mapping) and code != _UNKNOWN:

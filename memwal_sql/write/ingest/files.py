@@ -10,8 +10,8 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from datetime import time
 from decimal import Decimal
 from enum import StrEnum
@@ -25,16 +25,17 @@ import pyarrow.parquet as pq
 
 from exec_nodes.arrow.arrays import is_binary, is_list
 from exec_nodes.arrow.casts import exact_values
+from exec_nodes.arrow.row_stream import RowStream
 from exec_nodes.arrow.struct_fields import check_value
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.write.ingest.missing import missing_columns
 
 # The columns and the batches of a file.
 FileRows = tuple[pa.Schema, Iterator[pa.RecordBatch]]
+# Whether a row of JSON may lack columns that others have.
+Lacks = Callable[[Mapping[str, Any]], bool]
 
 STDIN = "-"
-# The option by which rows may lack columns, which become null.
-FILL = "--missing null"
 
 
 class FileFormat(StrEnum):
@@ -61,27 +62,74 @@ _JSON_ROWS = 10_000
 _ERRORS = (pa.ArrowException, OSError, ValueError, TypeError, ArithmeticError, RecursionError)
 
 
+def opened_file(
+    path: str | os.PathLike[str],
+    schema: pa.Schema,
+    *,
+    fill: bool = False,
+    lacks: Lacks | None = None,
+) -> RowStream:
+    """The rows of a file whose name says its format; it is closed when they have been read. See
+    `batches_of`. Raises InvalidCallError, as its batches do, which names the file."""
+    name, reading = os.fsdecode(path), ExitStack()
+    kind = format_of(name)
+    if kind is None:
+        raise InvalidCallError(
+            f"{name!r} is not a file of rows, whose name ends with one of {[*_SUFFIXES]}: give "
+            "the path of one, or the rows"
+        )
+    if os.path.isdir(name) or not os.path.exists(name):
+        raise InvalidCallError(
+            f"there is no file {name!r}: for a folder or an object store, give "
+            f"pyarrow.dataset.dataset({name!r})"
+        )
+    with _named(name):
+        columns, batches = reading.enter_context(
+            batches_of(name, kind, schema, fill=fill, lacks=lacks)
+        )
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        with reading, _named(name):
+            yield from batches
+
+    return RowStream(columns, rows())
+
+
+def format_of(name: str) -> FileFormat | None:
+    """The format that the name of a file says."""
+    return _SUFFIXES.get(Path(name).suffix.lower())
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    try:
+        yield
+    except InvalidCallError as error:
+        raise InvalidCallError(f"{name}: {error}") from error
+
+
 @contextmanager
 def batches_of(
-    name: str, kind: FileFormat | None, schema: pa.Schema | None, *, fill: bool
+    name: str,
+    kind: FileFormat,
+    schema: pa.Schema | None,
+    *,
+    fill: bool,
+    lacks: Lacks | None = None,
 ) -> Iterator[FileRows]:
     """The columns and rows of the file `name`, `-` for standard input.
 
     Columns that are in `schema` have its types; without a schema they have the file's, and types of
     CSV and JSON are guessed from the first rows. `fill` lets rows of JSON lack what others have.
-    Raises InvalidCallError.
+    With `lacks` only those may of which it says so, and there may be columns that are not in
+    `schema`. Raises InvalidCallError.
     """
-    kind = kind or _SUFFIXES.get(Path(name).suffix.lower())
-    if kind is None:
-        raise InvalidCallError(
-            f"its name says no format: add --format, one of {[*map(str, FileFormat)]}"
-        )
     with _errors_of_files():
         file = _opened(name)
     with file:
         with _errors_of_files():
             if kind is FileFormat.JSON:
-                columns, batches = _json(file, schema, fill)
+                columns, batches = _json(file, schema, fill, lacks)
             else:
                 columns, batches = _READERS[kind](file, schema)
         yield columns, _batches(batches)
@@ -168,38 +216,40 @@ def _csv(file: BinaryIO, schema: pa.Schema | None) -> FileRows:
             columns = [typed(column, kinds.get(name, column.type)) for name, column in pairs]
             yield pa.RecordBatch.from_arrays(columns, names)
 
-    return reader.schema, batches()
+    return pa.schema((f.name, kinds.get(f.name, f.type)) for f in reader.schema), batches()
 
 
 _READERS = {FileFormat.PARQUET: _parquet, FileFormat.ARROW: _arrow, FileFormat.CSV: _csv}
 
 
-def _json(file: BinaryIO, schema: pa.Schema | None, fill: bool) -> FileRows:
+def _json(file: BinaryIO, schema: pa.Schema | None, fill: bool, lacks: Lacks | None) -> FileRows:
     rows = _objects(file, Decimal if schema else float)
     first = list(islice(rows, _JSON_ROWS))
     if not first:
         raise InvalidCallError("it has no rows")
-    if schema is None:
-        names = dict.fromkeys(name for _, row in first for name in row)
-        schema = pa.schema([(n, pa.array([row.get(n) for _, row in first]).type) for n in names])
+    names = list(dict.fromkeys(name for _, row in first for name in row))
+    types = {} if schema is None else {field.name: field.type for field in schema}
+    if schema is not None and lacks is None:  # rows that have others are refused
+        names = [name for name in types if fill or name in names] or list(types)
+    columns = pa.schema(
+        (name, types.get(name) or pa.array([row.get(name) for _, row in first]).type)
+        for name in names
+    )
 
-    batch = _json_batch(first, schema, fill)  # before a table is made of its schema
+    def batch_of(some: list[tuple[int, dict[str, Any]]]) -> pa.RecordBatch:
+        for number, row in some:
+            _check_row(number, row, columns, fill if lacks is None else lacks(row))
+        arrays = [_array([row.get(f.name) for _, row in some], f.type, f.name) for f in columns]
+        return pa.record_batch(arrays, names=columns.names)
 
-    def batches(columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+    batch = batch_of(first)  # before a table is made of its columns
+
+    def batches() -> Iterator[pa.RecordBatch]:
         yield batch
         while some := list(islice(rows, _JSON_ROWS)):
-            yield _json_batch(some, columns, fill)
+            yield batch_of(some)
 
-    return schema, batches(schema)
-
-
-def _json_batch(
-    rows: list[tuple[int, dict[str, Any]]], schema: pa.Schema, fill: bool
-) -> pa.RecordBatch:
-    for number, row in rows:
-        _check_row(number, row, schema, fill)
-    columns = [_array([row.get(f.name) for _, row in rows], f.type, f.name) for f in schema]
-    return pa.record_batch(columns, names=schema.names)
+    return columns, batches()
 
 
 def _objects(file: BinaryIO, floats: type) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -228,15 +278,15 @@ def _check_row(number: int, row: Mapping[str, Any], schema: pa.Schema, fill: boo
         unknown = sorted(row.keys() - set(names))
         if unknown:
             raise InvalidCallError(
-                f"row {number} has the columns {unknown}, which are not in the table, or in the "
-                "first rows of a file that makes one: drop or rename them"
+                f"row {number} has the columns {unknown}, which are not in the table, or not in "
+                "the first rows of the file: drop or rename them"
             )
         if not fill:
             lacking = [name for name in names if name not in row]
-            raise missing_columns(f"row {number} lacks", lacking, FILL)
+            raise missing_columns(f"row {number} lacks", lacking)
     for field in schema:
         if pa.types.is_nested(_storage(field.type)):
-            check_value(row.get(field.name), field, number, fill=fill, option=FILL)
+            check_value(row.get(field.name), field, number, fill=fill)
 
 
 def _array(values: list[Any], kind: pa.DataType, name: str) -> pa.Array:

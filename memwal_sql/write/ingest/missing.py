@@ -15,12 +15,11 @@ MissingInInsert = Literal["error", "null"]
 MissingInUpsert = Literal["keep", "error", "null"]
 
 
-def missing_columns(what: str, names: Sequence[str], option: str = FILL_OPTION) -> InvalidCallError:
-    """The error for rows without these columns; `what` says which rows, `option` how the caller can
-    set the columns to null."""
+def missing_columns(what: str, names: Sequence[str]) -> InvalidCallError:
+    """The error for rows without these columns; `what` says which rows."""
     return InvalidCallError(
         f"{what} the columns {list(names)} of the table, and whole rows are written: give "
-        f"every column, or {option} to set these to null"
+        f"every column, or {FILL_OPTION} to set these to null"
     )
 
 

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
+from os import PathLike
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,7 +27,8 @@ from exec_nodes.arrow.validate import Column, first_row, validated
 from exec_nodes.keys.keys import as_key_table
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.state.memtable import memtable_schema
-from memwal_sql.write.ingest.changes import DELETE, UPSERT, Changes
+from memwal_sql.write.ingest.changes import DELETE, UPSERT, Changes, is_delete
+from memwal_sql.write.ingest.files import Lacks, opened_file
 from memwal_sql.write.ingest.missing import ERROR, KEEP, NULL, check_missing, missing_columns
 
 Rows: TypeAlias = pa.Table | pa.RecordBatch | RowStream
@@ -77,8 +79,13 @@ class Normaliser:
         check_missing(missing, KEEP)
         if isinstance(data, pa.RecordBatch) and data.schema.equals(self._schema):
             return data
-        rows = opened(data)
+        rows = opened(self._source(data, fill=missing == NULL))
         return rows if isinstance(rows, RowStream) else self._table(rows, missing)
+
+    def arrow_changes(self, data: Any, op: str) -> Any:
+        """A stream of changes, or anything else as it is, for `changes`. In a file of JSON deletes
+        may lack columns that upserts have."""
+        return opened(self._source(data, lacks=is_delete(op)))
 
     def lacks_columns(self, rows: Rows) -> bool:
         """Whether rows that `arrow_rows` returned lack columns of the table."""
@@ -129,6 +136,8 @@ class Normaliser:
 
     def keys(self, keys: Any) -> pa.Table:
         """The keys that `tombstones` takes, as a table. Raises InvalidCallError."""
+        if isinstance(keys, PathLike):  # a text may be a key
+            keys = self._source(keys, lacks=lambda _: True)
         return as_key_table(keys, self._schema, self._primary_key)
 
     def tombstones(self, keys: Any) -> pa.RecordBatch:
@@ -147,7 +156,7 @@ class Normaliser:
         return self._batch([_single_chunk(column) for column in key_table.columns], tombstone=True)
 
     def _table(self, data: Any, missing: str) -> pa.Table:
-        rows = input_rows(data)
+        rows = input_rows(self._source(data, fill=missing == NULL))
         if isinstance(rows, pa.Table):
             if self._structs_inside:
                 self._check_objects(data, missing)
@@ -171,6 +180,12 @@ class Normaliser:
                 )
             raise self._missing(f"row {short} lacks", lacking)
         return self._from_columns({n: [row.get(n) for row in rows] for n in names}, missing)
+
+    def _source(self, data: Any, *, fill: bool = False, lacks: Lacks | None = None) -> Any:
+        """The rows of a file, given its path; other data as it is."""
+        if isinstance(data, str | PathLike):
+            return opened_file(data, self._schema, fill=fill, lacks=lacks)
+        return data
 
     def _check_objects(self, data: Any, missing: str) -> None:
         """Check the structs of a pandas frame, which Arrow all gives the same fields."""

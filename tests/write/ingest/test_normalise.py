@@ -157,7 +157,7 @@ def test_batches_of_other_columns_are_refused() -> None:
         ({"id": [1], "kind": "a"}, "'kind'.*put it into a list"),
         (5, "int is not a set of rows"),
         ([1, 2], "list is not a set of rows"),
-        ("id", "str is not a set of rows"),
+        ("id", "'id' is not a file of rows"),
     ],
 )
 def test_what_does_not_fit_is_refused_naming_column_and_value(data: Any, said: str) -> None:
