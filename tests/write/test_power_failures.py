@@ -16,6 +16,7 @@ import memwal_sql as mw
 from memwal_sql.bulk.rows import RowForm
 from memwal_sql.bulk.stage import StageLimits
 from memwal_sql.storage.objects.open import open_store
+from memwal_sql.storage.region.manifest import decode_manifest
 from tests.maintain.life import NOW, SCHEMA, collect, create, rows
 from tests.model.power import Disk
 from tests.model.writing import upsert_rows
@@ -108,9 +109,10 @@ def test_a_generation_is_there_before_a_manifest_lists_it(
 
     def checked(*names: str, **folders: int) -> None:
         if str(names[-1]).endswith(".binpb"):
-            generations = [*Path(table.uri).glob("_mem_wal/*/*_gen_*")]
-            listed.append(len(generations))
-            for folder in generations:
+            manifest = decode_manifest(names[-1], Path(names[0]).read_bytes(), {})
+            listed.append(len(manifest.flushed_generations))
+            for generation in manifest.flushed_generations:
+                (folder,) = Path(table.uri).glob(f"_mem_wal/*/{generation.path}")
                 lost = disk.lost(folder, tmp_path)
                 assert {one for one in lost if Path(one).name not in HINTS} == set()
         link(*names, **folders)
