@@ -14,7 +14,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Tests start hundreds of processes: without bytecode each compiles all sources.
 unexport PYTHONDONTWRITEBYTECODE
-WORKERS ?= 3
+WORKERS ?= 4
 RUST_SOURCES := $(shell find native/src -name "*.rs") native/Cargo.toml native/Cargo.lock
 
 BUILD_REQUIREMENTS := import tomllib; \
