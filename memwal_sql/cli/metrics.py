@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from importlib import import_module
 
+from lance.otel import instrument_lance_metrics
+
 from memwal_sql.errors import InvalidCallError, UnsupportedError
 
 _ADDRESS = re.compile(r"(?P<host>[^:]*|\[[0-9a-fA-F:]+\]):(?P<port>[0-9]{1,5})")
 
 
 def serve_metrics(address: str) -> None:
-    """Serve metrics at `http://HOST:PORT/metrics` until the process ends.
+    """Serve metrics, Lance's too, at `http://HOST:PORT/metrics` until the process ends.
 
     Raises InvalidCallError for text that is not an address and for an address that is taken, and
     UnsupportedError without the extra `otel`.
@@ -29,6 +31,7 @@ def serve_metrics(address: str) -> None:
             f"--metrics needs {error.name}: pip install 'memwal-sql[otel]'"
         ) from error
     api.set_meter_provider(sdk.MeterProvider(metric_readers=[exporter.PrometheusMetricReader()]))
+    instrument_lance_metrics()
     try:
         client.start_http_server(int(match["port"]), match["host"].strip("[]") or "0.0.0.0")  # noqa: S104
     except OSError as error:

@@ -140,8 +140,8 @@ class OpenTransaction:
         self._over = True
         try:
             return self._take(self._commit())
-        except ConflictError:
-            CONFLICTS(1)
+        except ConflictError as error:
+            CONFLICTS(1, {"table": error.table or self._home.uri})
             raise
         finally:
             if not self.committed:

@@ -11,7 +11,7 @@ from threading import RLock
 from exec_nodes.base.threads import Changes
 from memwal_sql.errors import BackPressureError
 from memwal_sql.storage.deadlines import check_deadline, remaining
-from memwal_sql.telemetry import BACK_PRESSURE_SECONDS, UNFLUSHED_BYTES, timed
+from memwal_sql.telemetry import BACK_PRESSURE_SECONDS, NONE, UNFLUSHED_BYTES, Attributes, timed
 
 # Seconds after which a waiting write asks again for a flush.
 _ASK_AGAIN_SECONDS = 0.2
@@ -22,11 +22,17 @@ class MemoryBudget:
     """Counts unflushed bytes in memory. Safe to use from several threads."""
 
     def __init__(
-        self, limit: int, timeout_s: float, clock: Callable[[], float] = time.monotonic
+        self,
+        limit: int,
+        timeout_s: float,
+        clock: Callable[[], float] = time.monotonic,
+        attributes: Attributes = NONE,
     ) -> None:
+        """`attributes` are those of its metrics."""
         self._limit = limit
         self._timeout_s = timeout_s
         self._clock = clock
+        self._attributes = attributes
         self._used = 0
         self._lock = RLock()
         self._freed = Changes(self._lock)
@@ -40,14 +46,14 @@ class MemoryBudget:
         """Count bytes that were written; never waits, as the rows are in the WAL already."""
         with self._lock:
             self._used += size
-        UNFLUSHED_BYTES(size)
+        UNFLUSHED_BYTES(size, self._attributes)
 
     def release(self, size: int) -> None:
         """Stop counting bytes that were flushed."""
         with self._lock:
             self._used -= size
             self._freed.tell()
-        UNFLUSHED_BYTES(-size)
+        UNFLUSHED_BYTES(-size, self._attributes)
 
     @contextmanager
     def copy(self, size: int) -> Iterator[None]:
@@ -77,7 +83,7 @@ class MemoryBudget:
         check_deadline(_NOT_WRITTEN)
         if self._fits(size):
             return
-        with timed(BACK_PRESSURE_SECONDS):
+        with timed(BACK_PRESSURE_SECONDS, self._attributes):
             self._wait(size, relieve)
 
     def _wait(self, size: int, relieve: Callable[[], None]) -> None:

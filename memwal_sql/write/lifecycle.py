@@ -101,7 +101,10 @@ class WriterLifecycle(live.OpenTable):
         self._normaliser = Normaliser(info.schema, info.primary_key)
         self._resolver = Resolver(info.schema, info.primary_key, self._normaliser, rows)
         self._budget = MemoryBudget(
-            options.most_unflushed_bytes, options.back_pressure_timeout_s, clock
+            options.most_unflushed_bytes,
+            options.back_pressure_timeout_s,
+            clock,
+            {"table": context.store.uri},
         )
         flushes = options.parallel_flushes or _PARALLEL_FLUSHES[context.store.remote]
         self._flushes = TransientThreads(flushes, "memwal-flush")

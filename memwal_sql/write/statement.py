@@ -153,7 +153,7 @@ class Statements:
                     if outcome is not None:
                         break
                 else:
-                    raise _conflict(lost)
+                    raise _conflict(lost, self.context)
         return outcome
 
     def _whole(
@@ -215,7 +215,7 @@ class Statements:
                     if enqueued is not None:
                         break
                 else:
-                    raise _conflict(remaining.select(list(self.primary_key)))
+                    raise _conflict(remaining.select(list(self.primary_key)), self.context)
         written = sum(part.rows.num_rows for part in parts)
         return Outcome(enqueued, written, len(skipped), not_found)
 
@@ -302,9 +302,9 @@ def check_isolation(isolation: str) -> None:
         raise InvalidCallError(f"isolation={isolation!r} must be {SNAPSHOT!r} or {SERIALIZABLE!r}")
 
 
-def _conflict(keys: pa.RecordBatch) -> ConflictError:
+def _conflict(keys: pa.RecordBatch, context: TableContext) -> ConflictError:
     """The error for keys that others wrote each time."""
-    CONFLICTS(1)
+    CONFLICTS(1, {"table": context.store.uri})
     if not keys.num_rows:
         return ConflictError(
             f"others wrote what this statement had read {_ATTEMPTS} times: nothing was written, "

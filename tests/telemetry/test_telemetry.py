@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from lance.lance import lance_metrics_catalog, register_lance_metrics_recorder
 
 import memwal_sql as mw
 from memwal_sql import telemetry
@@ -30,10 +31,14 @@ def test_work_is_counted_once(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.telemetry.counting_child", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     figures: dict[str, dict[str, float]] = {}
+    tables: dict[str, set[str | None]] = {name: set() for name in NAMES}
     for name, _, attributes, figure in json.loads(done.stdout):
+        tables[name].add(attributes.get("table"))
         detail = "/".join(attributes.get(key, "") for key in ("job", "operation", "error"))
         figures.setdefault(name, {})[detail.strip("/")] = figure
     assert set(figures) == NAMES
+    others = {"memwal.resident.size": {None}, "memwal.store.requests": {f"file://{tmp_path}"}}
+    assert tables == {name: {f"{tmp_path}/table"} for name in NAMES} | others
     # Ten rows, three tombstones, one row of the plain write, one of the other writer, and one or
     # more until back pressure.
     written = figures["memwal.written.rows"][""]
@@ -60,10 +65,12 @@ def test_an_older_api_counts_nothing(tmp_path: Path) -> None:
 
 
 def test_the_manual_and_the_dashboard_name_what_there_is() -> None:
-    rows = re.findall(r"^[|] `(memwal[.][a-z_.]+)`", page("docs/metrics.md"), re.MULTILINE)
-    assert sorted(rows) == sorted(NAMES)
+    names = r"^[|] `((?:memwal[.]|lance_)[a-z_.]+)`"
+    rows = re.findall(names, page("docs/metrics.md"), re.MULTILINE)
+    assert register_lance_metrics_recorder()
+    assert sorted(rows) == sorted([*NAMES, *(metric.name for metric in lance_metrics_catalog())])
     dashboard = json.loads((ROOT / "docs/assets/grafana.json").read_text())
-    shown = " ".join(panel["targets"][0]["expr"] for panel in dashboard["panels"])
+    shown = " ".join(target["expr"] for panel in dashboard["panels"] for target in panel["targets"])
     assert {n for n in NAMES if n.replace(".", "_") not in shown} == set()
 
 
@@ -115,3 +122,6 @@ def test_the_jobs_serve_their_metrics(jobs: subprocess.Popen[str], port: int) ->
         except OSError:
             time.sleep(0.05)
     assert re.search(r"^memwal_merged_rows_total{.*} 1[.]0$", text, re.MULTILINE)
+    assert re.search(
+        r'^lance_object_store_requests_total{.*operation="put".*} ', text, re.MULTILINE
+    )
