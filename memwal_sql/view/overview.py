@@ -131,13 +131,13 @@ def _tree(view: Overview) -> Tree:
     tree.add(Text(_format_text(view), "dim"))
     for spec in view.region_specs:
         tree.add(Text.assemble(("regions by ", "dim"), spec))
-    base = tree.add(Text.assemble(("base table ", "bold"), _base_text(view)))
+    base = tree.add(Text.assemble(("base table ", "bold"), base_text(view)))
     for index in view.indexes:
-        base.add(Text.assemble(("index ", "dim"), index.name, " ", _index_text(index, view.rows)))
+        base.add(Text.assemble(("index ", "dim"), index.name, " ", index_text(index, view.rows)))
     if view.regions is None:
         tree.add(Text("no states of regions were recorded at this version", "yellow"))
         return tree
-    regions = tree.add(Text.assemble(("in front of it ", "bold"), _front_text(view.regions)))
+    regions = tree.add(Text.assemble(("in front of it ", "bold"), front_text(view.regions)))
     for region in view.regions[:_MOST_REGIONS]:
         regions.add(
             Text.assemble(("region ", "dim"), (region.name, "bold"), " ", _region_text(region))
@@ -147,13 +147,13 @@ def _tree(view: Overview) -> Tree:
     return tree
 
 
-def _base_text(view: Overview) -> str:
+def base_text(view: Overview) -> str:
     """The base table in a line."""
     parts = [count_text(view.rows, "row"), size_text(view.bytes)]
     return f"version {view.version}: {', '.join([*parts, count_text(view.fragments, 'fragment')])}"
 
 
-def _front_text(regions: Sequence[RegionView]) -> str:
+def front_text(regions: Sequence[RegionView]) -> str:
     """What waits in front of the base table, in a line."""
     flushed = [g for region in regions for g in region.generations if g.state == "flushed"]
     unflushed = sum(region.unflushed_rows for region in regions)
@@ -189,7 +189,7 @@ def _region_text(region: RegionView) -> str:
     return ", ".join(parts)
 
 
-def _index_text(index: IndexView, rows: int) -> str:
+def index_text(index: IndexView, rows: int) -> str:
     """How far an index is, in a line without its name."""
     covered = "?" if index.rows_indexed is None else f"{share(index.rows_indexed, rows):.0%}"
     kept = ", maintained" if index.maintained else ""
