@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from memwal_sql.cli import integrity as care
-from memwal_sql.cli import jobs, load, manage, query, show, tail
+from memwal_sql.cli import jobs, load, manage, query, show, tail, top
 from memwal_sql.cli.exit_codes import ExitCode, exit_code_of
 from memwal_sql.cli.options import ERROR_DETAILS
 from memwal_sql.cli.output import json_line, print_line, remark
@@ -182,6 +182,7 @@ for command in (
     manage.drop_index,
     manage.drop,
     tail.tail,
+    top.top,
     care.check,
     care.upgrade,
     jobs.run,

@@ -97,5 +97,6 @@ def _region(name: str, state: Unflushed, base: BaseTable) -> RegionView:
         merged_generation=merged,
         current_generation=manifest.current_generation,
         flushed_position=manifest.replay_after_wal_entry_position,
+        log_position=max(state.tail.end, manifest.replay_after_wal_entry_position),
         generations=(*stored, *in_memory),
     )

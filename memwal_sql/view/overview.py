@@ -34,6 +34,7 @@ class RegionView:
     Attributes:
         merged_generation: up to here the base table has everything; 0: nothing.
         current_generation: the lowest one that is not flushed.
+        log_position: the last position in its log; that of a fence, too.
         generations: those above the base table or still in storage, ascending.
     """
 
@@ -44,12 +45,23 @@ class RegionView:
     merged_generation: int
     current_generation: int
     flushed_position: int
+    log_position: int
     generations: tuple[GenerationView, ...]
 
     @property
     def unmerged(self) -> int:
         """The number of flushed generations that are not merged."""
         return sum(generation.state == "flushed" for generation in self.generations)
+
+    @property
+    def stored(self) -> int:
+        """The number of generations in storage, merged or not."""
+        return sum(generation.state != "memtable" for generation in self.generations)
+
+    @property
+    def log_entries(self) -> int:
+        """The number of WAL entries that are not flushed; a fence is one, too."""
+        return self.log_position - self.flushed_position
 
     @property
     def unflushed_rows(self) -> int:

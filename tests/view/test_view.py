@@ -118,6 +118,7 @@ def _large(regions: int, generations: int) -> Overview:
             merged_generation=0,
             current_generation=generations + 1,
             flushed_position=0,
+            log_position=0,
             generations=tuple(
                 GenerationView(g, "flushed", None, None) for g in range(1, generations + 1)
             ),

@@ -1,0 +1,98 @@
+"""`memwal top`: what happened between two looks, by a clock of the test."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from itertools import count
+from pathlib import Path
+
+import memwal_sql as mw
+from memwal_sql.view.activity import Activity, activities
+from memwal_sql.view.overview import Overview, RegionView
+from tests.cli.calls import call
+from tests.model.process import as_another_process
+from tests.model.small_rows import SCHEMA, make_rows
+from tests.view.test_view import printed
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def activities_of(table: mw.Table, works: list[Callable[[], object]]) -> Iterator[Activity]:
+    """A look before each work and after the last, two seconds apart, by another process's eyes."""
+    rest, clock = iter(works), count(step=2)
+
+    def pause() -> bool:
+        work = next(rest, None)
+        return work is None or (work(), False)[1]
+
+    return activities(mw.open_table(table.uri).overview, pause, lambda: float(next(clock)))
+
+
+def test_each_work_shows_at_the_next_look(tmp_path: Path) -> None:
+    table = mw.create_table(tmp_path / "t", SCHEMA, "id", "bucket(id, 2)")
+
+    def upsert() -> None:
+        for _ in range(3):
+            writer.upsert(make_rows(*range(20)))
+
+    def claim() -> None:
+        with as_another_process(), mw.open_table(table.uri).writer() as other:
+            other.upsert(make_rows(0))
+
+    indexed = "index id_idx BTree on id: 100% of the base table, maintained"
+    now = timedelta(0)
+    with table.writer() as writer:
+        # A claim is an entry of the log too: its fence.
+        works: list[tuple[Callable[[], object], float, list[str]]] = [
+            (upsert, 4.0, ["2 regions made"]),
+            (upsert, 3.0, []),
+            (writer.flush, 0.0, ["2 generations flushed"]),
+            (table.merge, 0.0, ["2 generations merged", "base version: 1 fragment"]),
+            (table.build_indexes, 0.0, ["base version: 1 fragment", indexed]),
+            (lambda: table.collect_garbage(older_than=now), 0.0, ["2 generations collected"]),
+            (claim, 1.0, ["1 claim of regions"]),
+        ]
+        pictures = list(activities_of(table, [work for work, _, _ in works]))
+    assert pictures[0].rate is None and not pictures[0].steps
+    steps: list[str] = []
+    for activity, (_, rate, new) in zip(pictures[1:], works, strict=True):
+        steps += new
+        told = [re.sub("version [0-9]+", "version", step.what) for step in activity.steps]
+        assert (activity.rate, told) == (rate, steps[-8:])
+
+
+def test_a_picture_names_the_busiest_regions() -> None:
+    regions = [RegionView(str(n), f"r{n}\x1b", "active", 1, 0, 1, 0, n, ()) for n in range(4)]
+    view = Overview("t", 1, ("id",), (), (), 0, 0, 0, tuple(regions), ())
+    (first, second) = activities(lambda: view, iter([False, True]).__next__, count().__next__)
+    assert first.rate is None and second.rates == dict.fromkeys("0123", 0.0)
+    text = printed(second.picture(2))
+    assert "and 2 more regions" in text and "r0" not in text
+    assert text.index("r2\\x1b") < text.index("r3\\x1b")
+
+
+def test_it_prints_where_nobody_watches_and_ends_at_a_key(tmp_path: Path) -> None:
+    table = mw.create_table(tmp_path / "t", SCHEMA, "id")
+    with table.writer() as writer:
+        writer.upsert(make_rows(1, 2))
+    arguments = ("top", table.uri, "--looks", "2", "--interval", "0.1")
+    assert call(*arguments).count("1 region, 2 rows not flushed") == 2
+    lines = call(*arguments, "--output", "json").splitlines()
+    assert [json.loads(line)["rate"] for line in lines] == [None, 0.0]
+    command = [sys.executable, "-m", "memwal_sql", "top", table.uri, "--interval", "100"]
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(command, cwd=ROOT, stdin=theirs, stdout=theirs) as process:
+        os.close(theirs)
+        screen = b""
+        while b"not flushed" not in screen:
+            screen += os.read(ours, 1 << 16)
+        os.write(ours, b"xq")
+        assert process.wait() == 0
+    os.close(ours)
