@@ -86,7 +86,7 @@ bench-s3: setup ## Count requests and rounds on an S3 server (some minutes; with
 bench-large: setup ## Measure tables of 1 to 100 million rows (half an hour, 20 GB of disk)
 	@$(BIN)/python -m benchmarks.large
 
-bench-peers: setup ## Do mixed work beside LanceDB, Delta, Iceberg, DuckDB, SQLite (some minutes)
+bench-peers: setup ## Do mixed work beside LanceDB, Delta, Iceberg, DuckDB, DuckLake, SQLite (some minutes)
 	@$(BIN)/python -c '$(EXTRA_REQUIREMENTS)' bench | xargs -d '\n' $(BIN)/python -m pip install --quiet
 	@$(BIN)/python -m benchmarks.peers
 

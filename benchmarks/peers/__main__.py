@@ -15,7 +15,10 @@ import psutil  # type: ignore[import-untyped]
 from benchmarks.mixed import EVERY, LOOKUPS
 from benchmarks.peers.peer import PEERS
 from benchmarks.peers.work import Figures, mixed_by
+from benchmarks.support.chart import bars
 from benchmarks.support.sizes import FULL, SMALL, Sizes
+
+_WORK = ("upsert of 1,000 rows", "count(*), avg", "lookup by key")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -24,12 +27,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", action="append", choices=PEERS, metavar="NAME")
     parser.add_argument("--small", action="store_true", help="sizes that only show that all runs")
     parser.add_argument("--folder", type=Path, default=Path(".benchmarks"))
+    parser.add_argument("--chart", type=Path, help="also draw the medians here, as SVG")
     options = parser.parse_args(arguments)
     sizes = SMALL if options.small else FULL
     options.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
         figures = mixed_by(options.only or list(PEERS), Path(temporary).resolve(), sizes)
     print("\n".join(report(figures, sizes)))
+    if options.chart:
+        options.chart.write_text(_chart(figures))
     return 0
 
 
@@ -53,6 +59,14 @@ def report(figures_by_name: Mapping[str, Figures], sizes: Sizes) -> Iterator[str
         versions = ", ".join(f"{package} {version(package)}" for package in peer.packages)
         title = f"{name} ({versions or sqlite3.sqlite_version})"
         yield f"| {title} | {' | '.join(cells)} | {total:.1f} s | {peer.setting} |"
+
+
+def _chart(figures_by_name: Mapping[str, Figures]) -> str:
+    groups: dict[str, dict[str, float]] = {}
+    for name, figures in figures_by_name.items():
+        for work, median in zip(_WORK, figures.medians(), strict=True):
+            groups.setdefault(work, {})[name] = 1e3 * median
+    return bars("Medians of the mixed work", "ms", groups)
 
 
 if __name__ == "__main__":

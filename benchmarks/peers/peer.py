@@ -10,6 +10,10 @@ from typing import Protocol, cast
 import pyarrow as pa
 
 
+class MissingPeerError(Exception):
+    """A peer can't be had on this machine."""
+
+
 class Peer(Protocol):
     """A table with the primary key `id` that was made of some rows.
 
@@ -43,6 +47,7 @@ PEERS: Mapping[str, str] = {
     "Delta Lake": "benchmarks.peers.delta:Delta",
     "Iceberg": "benchmarks.peers.iceberg:Iceberg",
     "DuckDB": "benchmarks.peers.duckdb:DuckDb",
+    "DuckLake": "benchmarks.peers.ducklake:DuckLake",
     "SQLite": "benchmarks.peers.sqlite:Sqlite",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,7 +12,7 @@ from statistics import median
 from typing import TypeVar
 
 from benchmarks.mixed import EVERY, LOOKUPS
-from benchmarks.peers.peer import Peer, peer
+from benchmarks.peers.peer import MissingPeerError, Peer, peer
 from benchmarks.support.feed import Feed
 from benchmarks.support.sizes import Sizes
 from benchmarks.support.timing import seconds
@@ -47,7 +48,10 @@ def mixed_by(names: list[str], folder: Path, sizes: Sizes) -> Mapping[str, Figur
         for name in names:
             own = folder / name.replace(" ", "-")
             own.mkdir(parents=True)
-            figures[name] = Figures(peer(name)(own, feed.base))
+            try:
+                figures[name] = Figures(peer(name)(own, feed.base))
+            except MissingPeerError as error:
+                print(f"{name} was not measured: {error}", file=sys.stderr)
         for number, rows in enumerate(feed.upserts(), 1):
             turns = list(figures.items()) if number % 2 else list(figures.items())[::-1]
             for _, figures_of in turns:

@@ -1,13 +1,15 @@
-"""A chart as SVG: lines over logarithmic scales, in the colours of the page around it."""
+"""Charts as SVG: lines and bars over logarithmic scales, in the colours of the page around them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from itertools import cycle
 from math import ceil, floor, log10
 
 _WIDTH, _HEIGHT = 720, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 250, 20, 40
+_BAR, _BAR_LEFT, _BAR_RIGHT = 16, 150, 70
 _COLOURS = ("#4269d0", "#e08a00", "#e0453a", "#3a9a5b", "#9467bd", "#8c6d5a", "#009fb7")
 
 _COLOUR_SCHEMES = (
@@ -27,12 +29,7 @@ def chart(
         _HEIGHT - _BOTTOM,
         _TOP,
     )
-    picture = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
-        f'aria-label="{escape(title)}" font-family="sans-serif" font-size="12" '
-        'fill="currentColor">'
-    )
-    parts = [picture, _COLOUR_SCHEMES]
+    parts = [_beginning(title, _HEIGHT)]
     for x in x_axis.powers():
         at = x_axis.place(x)
         parts.append(_rule(at, _TOP, at, _HEIGHT - _BOTTOM))
@@ -40,8 +37,7 @@ def chart(
     for y in y_axis.powers():
         at = y_axis.place(y)
         parts.append(_rule(_LEFT, at, _WIDTH - _RIGHT, at))
-        number = f"{y:,.0f}" if y >= 1 else f"{y:g}"
-        parts.append(_text(_LEFT - 6, at + 4, number, "end"))
+        parts.append(_text(_LEFT - 6, at + 4, _power(y), "end"))
     parts.append(_text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 6, x_name, "middle"))
     parts.append(_text(4, 12, y_name, "start"))
     for place, (name, line) in enumerate(lines.items()):
@@ -54,6 +50,49 @@ def chart(
         parts.append(f'<rect x="{left}" y="{at - 9}" width="10" height="10" fill="{colour}"/>')
         parts.append(_text(left + 16, at, name, "start"))
     return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def bars(title: str, unit: str, groups: Mapping[str, Mapping[str, float]]) -> str:
+    """The text of an SVG file with a bar for each value above zero, below the name of its group;
+    bars of one name have one colour."""
+    values = [value for group in groups.values() for value in group.values()]
+    low, high = 10.0 ** floor(log10(min(values))), 10.0 ** ceil(log10(max(values)))
+    axis = _Axis(low / 2, high, _BAR_LEFT, _WIDTH - _BAR_RIGHT)
+    colours = dict(zip(dict.fromkeys(name for g in groups.values() for name in g), cycle(_COLOURS)))
+    height = sum(_BAR * (len(group) + 1) + _BAR // 2 for group in groups.values()) + 2 * _BAR
+    parts, at = [_beginning(title, height)], _BAR
+    for power in axis.powers():
+        x = axis.place(power)
+        parts.append(_rule(x, 4, x, height - _BAR - 4))
+        parts.append(_text(x, height - _BAR + 8, _power(power), "middle"))
+    parts.append(_text(4, height - _BAR + 8, unit, "start"))
+    for group_name, group in groups.items():
+        parts.append(_text(4, at, group_name, "start"))
+        for name, value in group.items():
+            at += _BAR
+            width = axis.place(value) - _BAR_LEFT
+            parts.append(_text(_BAR_LEFT - 6, at, name, "end"))
+            parts.append(
+                f'<rect x="{_BAR_LEFT}" y="{at - 10}" width="{width:.1f}" height="{_BAR - 5}" '
+                f'fill="{colours[name]}"/>'
+            )
+            number = f"{value:.3g}" if value < 100 else f"{value:,.0f}"
+            parts.append(_text(_BAR_LEFT + width + 5, at, number, "start"))
+        at += _BAR + _BAR // 2
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _beginning(title: str, height: float) -> str:
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" '
+        f'aria-label="{escape(title)}" font-family="sans-serif" font-size="12" '
+        f'fill="currentColor">\n{_COLOUR_SCHEMES}'
+    )
+
+
+def _power(value: float) -> str:
+    """A power of ten."""
+    return f"{value:,.0f}" if value >= 1 else f"{value:g}"
 
 
 class _Axis:
