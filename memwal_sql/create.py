@@ -106,6 +106,12 @@ def create_table(
     Raises InvalidCallError before anything is written when an argument does not fit or a table
     is there already, ConflictError where somebody else makes or enables one at the same time, and
     OutcomeUnknownError where the table may be there in part or whole.
+
+    Examples:
+        >>> schema = pa.schema({"id": pa.int64(), "name": pa.string()})
+        >>> cities = mw.create_table("cities", schema, "id", regions=[mw.bucket("id", 4)])
+        >>> cities.primary_key
+        ('id',)
     """
     if not isinstance(schema, pa.Schema):
         raise InvalidCallError(f"schema must be a pyarrow.Schema, not {type(schema).__name__}")
@@ -377,6 +383,11 @@ def enable(
     the same key twice is refused, naming the key: there would be no telling which row is live.
     Arguments and errors are otherwise those of `create_table`; ConflictError is raised where
     somebody else changes or enables the table meanwhile.
+
+    Examples:
+        >>> dataset = lance.write_dataset(pa.table({"id": [1, 2]}), "plain")
+        >>> mw.enable("plain", "id").get(2).to_pylist()
+        [{'id': 2}]
     """
     uri = canonical_uri(uri)
     options = checked_options(storage_options) or None
@@ -437,6 +448,10 @@ def open_table(
     Raises InvalidCallError for a URI that is no Lance table or has no MemWAL index, and for a
     version from before it had one, TableReplacedError for a table whose regions belong to rows
     that were overwritten, and UnknownFormatError for one that a newer version of this package made.
+
+    Examples:
+        >>> mw.open_table("weather").get(2, ["city"]).to_pylist()
+        [{'city': 'Rome'}]
     """
     uri = canonical_uri(uri)
     options = checked_options(storage_options) or None

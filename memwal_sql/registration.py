@@ -48,6 +48,12 @@ def register(
 
     Returns the table. Raises InvalidCallError for an unknown consistency, an empty name, and for
     what `open_table` raises it for.
+
+    Examples:
+        >>> context = datafusion.SessionContext()
+        >>> table = mw.register(context, "t", table)
+        >>> context.sql("SELECT max(degrees) AS top FROM t").to_pylist()
+        [{'top': 16.0}]
     """
     if isinstance(table, str | PathLike):
         table = open_table(table, **opening)

@@ -187,6 +187,13 @@ def transaction(
 
     Raises InvalidCallError for tables of the same name, and UnsupportedError for a table that older
     packages may write. The commit raises as `Transaction.commit`.
+
+    Examples:
+        >>> with mw.transaction(table) as tx:
+        ...     degrees = tx.get(table, 1)["degrees"][0].as_py()
+        ...     rows = tx.upsert(table, [{"id": 1, "city": "Oslo", "degrees": degrees + 1}])
+        >>> table.get(1, ["degrees"]).to_pylist()
+        [{'degrees': 4.0}]
     """
     by_name = dict(named or {})
     _check_tables((*tables, *by_name.values()))

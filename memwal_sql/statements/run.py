@@ -86,6 +86,12 @@ def sql(
     Raises InvalidCallError, with the place, for a statement that can't be parsed, for an unknown
     parameter, and for a row that several others match; UnsupportedError for a statement that is not
     allowed; KeysExistError for a key that another row has; and the errors of `TableWriter.upsert`.
+
+    Examples:
+        >>> context = datafusion.SessionContext()
+        >>> table = mw.register(context, "t", table)
+        >>> mw.sql(context, "UPDATE t SET degrees = degrees + $by WHERE id = 2", by=1).to_pylist()
+        [{'count': 1}]
     """
     if not isinstance(ctx, datafusion.SessionContext):
         raise InvalidCallError(f"{ctx!r} is not a session, such as datafusion.SessionContext()")

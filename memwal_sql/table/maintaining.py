@@ -46,6 +46,10 @@ class MaintainedTable(TableHandle):
 
         Returns the number of generations that this call merged. Raises RepairError if files of a
         generation are missing or damaged; reads are as before then.
+
+        Examples:
+            >>> table.flush(), table.merge() > 0
+            (2, True)
         """
         self._check_present("merge")
         context = self._context
@@ -147,6 +151,13 @@ class MaintainedTable(TableHandle):
         Raises InvalidCallError before anything is written if the arguments do not fit, or the base
         table has too few rows to train on; RetryError if the base table changed so that Lance could
         not commit.
+
+        Examples:
+            >>> table.merge() > 0
+            True
+            >>> table.create_index("city", "FTS")
+            >>> table.full_text_search("city", "rome", columns=["id"])["id"].to_pylist()
+            [2]
         """
         self._check_writable("write")
         create_index(
@@ -211,6 +222,11 @@ class MaintainedTable(TableHandle):
             expires: a time with a time zone, or a timedelta from now; None: never.
 
         Returns the base version that it retains.
+
+        Examples:
+            >>> version = table.checkpoint("monday", timedelta(days=7))
+            >>> table.as_of(checkpoint="monday").count_rows()
+            2
         """
         self._check_writable("make checkpoints")
         return make_checkpoint(self._context, self._collector, self._base_of, name, expires)
@@ -270,6 +286,10 @@ class MaintainedTable(TableHandle):
 
         Returns a report that prints. `report.ok` says whether every row is present and right;
         iterating gives the findings, the worst first.
+
+        Examples:
+            >>> table.check().ok
+            True
         """
         self._check_present("check")
         return check_table(self._context, self._tracker.reload, progress or report_nothing)

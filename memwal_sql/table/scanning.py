@@ -41,6 +41,10 @@ class ScannedTable(WrittenTable):
         Args:
             filter: a SQL condition as in WHERE.
             limit: the most rows to return.
+
+        Examples:
+            >>> table.scan(["id"], filter="degrees > 10").read_all().to_pylist()
+            [{'id': 2}]
         """
         return self._scanned(lambda rows: rows, columns, filter, limit, consistency)
 
@@ -84,7 +88,12 @@ class ScannedTable(WrittenTable):
         filter: str | None = None,  # noqa: A002
         consistency: Consistency = "strong",
     ) -> int:
-        """The number of live rows, or of those that meet `filter`, a SQL condition."""
+        """The number of live rows, or of those that meet `filter`, a SQL condition.
+
+        Examples:
+            >>> table.count_rows("degrees > 10")
+            1
+        """
         if filter is not None:
             return self._scanned(_count, (), filter, None, consistency)
 

@@ -61,6 +61,15 @@ class SearchedTable(TableHandle):
 
         Without an index on the column every row is measured. Raises InvalidCallError naming the
         value and the remedy.
+
+        Examples:
+            >>> schema = pa.schema({"id": pa.int64(), "vec": pa.list_(pa.float32(), 2)})
+            >>> points = mw.create_table("points", schema, "id")
+            >>> vectors = [[0.0, 1.0], [3.0, 0.0]]
+            >>> with points.writer() as writer:
+            ...     result = writer.upsert({"id": [1, 2], "vec": vectors})
+            >>> points.vector_search("vec", [0.0, 0.5], k=1, columns=["id"]).to_pylist()
+            [{'id': 1, '_distance': 0.25}]
         """
         rows = candidate_count(k, rerank, candidates)
         search = partial(vector_search, column=column, query=query, k=rows, options=options)
@@ -99,6 +108,10 @@ class SearchedTable(TableHandle):
 
         Without an index on the column its texts are tokenized. Raises InvalidCallError naming the
         value and the remedy.
+
+        Examples:
+            >>> table.full_text_search("city", "rome", columns=["id"])["id"].to_pylist()
+            [2]
         """
         rows = candidate_count(k, rerank, candidates)
         search = partial(full_text_search, column=column, query=query, k=rows, options=options)

@@ -35,6 +35,10 @@ class Table(ScannedTable, SearchedTable, AlteredTable, ShownTable, RestoredTable
             keys: one key or many: values, tuples for a composite key, or any Arrow data with the
                 key columns. A key given twice is answered once.
             columns: the columns; all of them by default.
+
+        Examples:
+            >>> table.get([2, 7], ["id", "degrees"]).to_pylist()
+            [{'id': 2, 'degrees': 16.0}]
         """
 
         def rows(base: BaseTable) -> pa.Table:
@@ -71,6 +75,10 @@ class Table(ScannedTable, SearchedTable, AlteredTable, ShownTable, RestoredTable
 
         Raises ChangesCollectedError, here or in the middle of the stream, if changes after `after`
         were collected, and InvalidCallError for a place or a region that does not exist.
+
+        Examples:
+            >>> sorted(row["id"] for batch in table.changes() for row in batch.to_pylist())
+            [1, 2, 2, 3, 3]
         """
         self._check_present("follow changes")
         return changes(

@@ -46,6 +46,12 @@ class WrittenTable(TableHandle):
         Args:
             region: the region's name or UUID, only for tables with manual regions.
             options: the fields of `WriterOptions`, such as `durable=True, indexed=True`.
+
+        Examples:
+            >>> with table.writer() as writer:
+            ...     result = writer.upsert([{"id": 4, "city": "Lima", "degrees": 19.0}])
+            >>> table.count_rows()
+            3
         """
         self._check_present("write")
         fields = WriterOptions.__dataclass_fields__

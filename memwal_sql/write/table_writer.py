@@ -79,6 +79,12 @@ class TableWriter(WriterLifecycle):
         PartlyWrittenError if a call that reads rows first was fenced after it had written some
         regions; TableReplacedError if a flush has found that the base table was overwritten or is
         gone, and UnknownFormatError if a newer version of this package has it.
+
+        Examples:
+            >>> with table.writer() as writer:
+            ...     result = writer.upsert([{"id": 1, "degrees": 4.5}], missing="keep")
+            >>> table.get(1).to_pylist()
+            [{'id': 1, 'city': 'Oslo', 'degrees': 4.5}]
         """
         self._check_open()
         check_isolation(isolation)
@@ -137,6 +143,12 @@ class TableWriter(WriterLifecycle):
             when: a SQL condition over the existing row, `t`; rows that do not meet it stay, and are
                 counted, as are keys without a row.
             isolation, atomic: as in `upsert`.
+
+        Examples:
+            >>> with table.writer() as writer:
+            ...     result = writer.delete([1])
+            >>> table.get([1, 2], ["id"]).to_pylist()
+            [{'id': 2}]
         """
         self._check_open()
         check_isolation(isolation)
@@ -220,6 +232,18 @@ class TableWriter(WriterLifecycle):
             atomic: as in `upsert`.
 
         Raises as `upsert` does.
+
+        Examples:
+            >>> with table.writer() as writer:
+            ...     result = writer.apply(
+            ...         [
+            ...             {"op": "upsert", "id": 5, "city": "Bern", "degrees": 8.0},
+            ...             {"op": "delete", "id": 1},
+            ...         ],
+            ...         op="op",
+            ...     )
+            >>> sorted(table.scan(["id"]).read_all()["id"].to_pylist())
+            [2, 5]
         """
         self._check_open()
         rows = self._normaliser.arrow_changes(changes, op)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import doctest
 import logging
 import re
 import shlex
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import redirect_stdout
+from datetime import timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import datafusion
+import lance
+import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
@@ -115,6 +121,33 @@ def test_every_example_of_a_page_does_what_it_says(path: str, names: dict[str, A
     before = [] if path.startswith(ALONE) else [README]
     for example in [*before, *blocks(path)]:
         run(example, names)
+
+
+def test_every_example_of_a_docstring_prints_what_it_says(
+    names: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each begins with `table`, the README's, and the modules that programs import."""
+    run(README, names)
+    names["table"].close()
+    modules = {"mw": mw, "pa": pa, "lance": lance, "datafusion": datafusion, "timedelta": timedelta}
+    finder, printed = doctest.DocTestFinder(recurse=False), StringIO()
+    owners = (mw, mw.Table, mw.TableWriter)
+    calls = [getattr(owner, name) for owner in owners for name in dir(owner) if name[0] != "_"]
+    examples = {
+        example.name: example
+        for call in calls
+        for example in finder.find(call, getattr(call, "__name__", "value"), module=False)
+        if example.examples
+    }
+    assert len(examples) > 15
+    failed = 0
+    for name, example in examples.items():
+        folder = tmp_path / f"for {name}"
+        shutil.copytree(tmp_path / "weather", folder / "weather")
+        monkeypatch.chdir(folder)
+        example.globs = {**modules, "table": mw.open_table("weather")}
+        failed += doctest.DocTestRunner(verbose=False).run(example, out=printed.write).failed
+    assert not failed, printed.getvalue()
 
 
 @pytest.mark.parametrize(
