@@ -47,6 +47,19 @@ def overlaid_fields(fragment: Any) -> frozenset[int]:
     )
 
 
+def field_ids(dataset: Any, path: str) -> tuple[int, ...]:
+    """The ids of the fields on a path, `column.field`, and of those below it, by which Lance knows
+    them whatever their names; () if the rows don't have it."""
+    inside, ids = dataset.lance_schema.fields(), []
+    for name in path.split("."):
+        fields = [field for field in inside if field.name() == name]
+        if not fields:
+            return ()
+        ids.append(fields[0].id())
+        inside = fields[0].children()
+    return (*ids, *(field.id() for field in inside))
+
+
 def _file(file: Any) -> Hashable:
     """A file and which of its columns hold which fields."""
     return file.path, file.base_id, tuple(file.fields), tuple(file.column_indices)

@@ -66,6 +66,9 @@ class LancePartition:
         self._check("invert", _LISTS)
         documents = self._read("docs", ["_rowid", "_num_tokens"])
         self.row_ids: RowAddresses = documents["_rowid"].to_numpy()
+        rows = np.sort(self.row_ids)
+        if (rows[1:] == rows[:-1]).any():
+            raise ValueError("the elements of a list are documents of their own")
         self.lengths: Lengths = documents["_num_tokens"].to_numpy().astype(np.int32)
         self.shortest = shortest(self.lengths)
         tokens = self._read("tokens", ["_token_fst_bytes"])

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from exec_nodes.arrow.large_columns import taken
+from exec_nodes.arrow.text_columns import column_of, texts_at
 from exec_nodes.base.columns import (
     KEY_POSITION_FIELD,
     TOMBSTONE,
@@ -134,11 +135,12 @@ class MemTableSource:
         return self._table[name], self._addresses
 
     def text(self, column: str, analyzer: Analyzer) -> TextView:
-        """The postings of a column of strings; the documents are the rows, in append order."""
+        """The postings of the texts of a column, or at a path in it; the documents are the rows, in
+        append order."""
 
         def texts(start: int) -> list[pa.Array]:
-            chunks: list[pa.Array] = self._table[column].slice(start).chunks
-            return chunks
+            rows = self._table[column_of(column)].slice(start)
+            return [texts_at(chunk, column) for chunk in rows.chunks]
 
         return self.texts.view(column, analyzer, self.rows, texts)
 

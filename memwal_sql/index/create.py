@@ -70,17 +70,16 @@ def create_index(
         raise InvalidCallError(f"index_type={index_type!r} must be one of {list(KINDS)}")
     dataset = latest_dataset(context)
     names = dataset.schema.names
-    if column not in names:
+    if column not in names and kind not in TEXT_KINDS:
         raise InvalidCallError(f"column={column!r} is not a column of the table; it has {names}")
     chosen = _name(name, column)
     _check_free(dataset, chosen, column, kind, replace=replace)
-    field = dataset.schema.field(column)
     if kind in VECTOR_KINDS:
-        arguments = vector_arguments(dataset, field, kind, parameters)
+        arguments = vector_arguments(dataset, dataset.schema.field(column), kind, parameters)
         build = dataset.create_index
     else:
         if kind in TEXT_KINDS:
-            arguments = text_arguments(field, parameters)
+            arguments = text_arguments(dataset.schema, column, parameters)
         else:
             arguments = _no_arguments(kind, parameters)
         build = dataset.create_scalar_index

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypedDict, get_args, get_type_hints
 import lance
 import pyarrow as pa
 
+from exec_nodes.arrow.text_columns import text_paths
 from memwal_sql.errors import InvalidCallError
 
 TextKind = Literal["FTS", "INVERTED"]
@@ -53,14 +54,15 @@ _BLOCK_SIZE = 128
 _FORMAT, _FORMAT_OF_CODE = 2, 3
 
 
-def text_arguments(field: pa.Field, parameters: Mapping[str, Any]) -> dict[str, Any]:
+def text_arguments(schema: pa.Schema, column: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of Lance's `create_scalar_index` for a full-text index.
 
-    Raises InvalidCallError for a column that is not text and for what Lance's analyzers refuse.
+    Raises InvalidCallError for a column without texts and for what Lance's analyzers refuse.
     """
-    if not (pa.types.is_string(field.type) or pa.types.is_large_string(field.type)):
+    texts = text_paths(schema)
+    if column not in texts:
         raise InvalidCallError(
-            f"column {field.name!r} is {field.type}; a full-text index needs a string column"
+            f"column={column!r} has no texts for a full-text index; there are texts in {texts}"
         )
     names = TextParameters.__annotations__
     unknown = sorted(set(parameters) - set(names))

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from exec_nodes.arrow.arrays import is_text
+from exec_nodes.arrow.text_columns import text_paths
 from exec_nodes.base.columns import DISTANCE_FIELD, QUERY_INDEX_FIELD, SCORE_FIELD
 from exec_nodes.fuse_exec import RELEVANCE_FIELD
 from exec_nodes.take_exec import TakeExec
@@ -219,12 +219,11 @@ def _vector_query(
 def _text_query(
     schema: pa.Schema, columns: Columns, query: Any, k: Any, options: Mapping[str, Any]
 ) -> TextQuery:
-    texts = [field.name for field in schema if is_text(field.type)]
+    texts = text_paths(schema)
     for name in columns:
-        if not is_text(_field(schema, name).type):
-            raise InvalidCallError(
-                f"column {name!r} is {schema.field(name).type}; the columns with texts are {texts}"
-            )
+        if name not in texts:
+            kind = _field(schema, name).type
+            raise InvalidCallError(f"column {name!r} is {kind}; there are texts in {texts}")
     options = dict(options)
     plain = options.pop("plain", False)
     if plain and not isinstance(query, str):

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from exec_nodes.arrow.ffi_alignment import aligned
 from exec_nodes.arrow.nested import with_metadata_of
+from exec_nodes.arrow.text_columns import column_of
 from exec_nodes.base.columns import TOMBSTONE_FIELD
 from exec_nodes.keys.hash_index import KeyIndex
 from exec_nodes.postings.analyzer import Analyzer
@@ -164,7 +165,7 @@ class MemTable:
             levels[-1] = _TOP_LEVEL - 1
         nbytes = before.nbytes + size
         for column, _ in self._maintained or ():
-            text = batch.column(self.schema.get_field_index(column))
+            text = batch.column(self.schema.get_field_index(column_of(column)))
             nbytes += _POSTING_BYTES_PER_BYTE * text.nbytes
         _consolidate(batches, levels)
         return _Rows(batches, levels, before.rows + batch.num_rows, nbytes)

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from exec_nodes.arrow.text_columns import column_of
 from exec_nodes.lance.indexes import indexes_of
 from memwal_sql.arguments import name_list
 from memwal_sql.errors import ConflictError, InvalidCallError, UnsupportedError
@@ -82,7 +83,11 @@ class AlteredTable(FlushedTable):
         if not column_names:
             raise InvalidCallError("names=[]: name the columns to drop")
         indexes = indexes_of(dataset)
-        theirs = {index.name for index in indexes if set(index.field_names) & set(column_names)}
+        theirs = {
+            index.name
+            for index in indexes
+            if set(map(column_of, index.field_names)) & set(column_names)
+        }
         drop_columns(self._context, column_names)
         if theirs:
             self._forget(sorted(theirs))

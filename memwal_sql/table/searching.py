@@ -93,7 +93,8 @@ class SearchedTable(TableHandle):
         Scores are BM25 scores over all live rows, whatever part of the table they are in.
 
         Args:
-            column: the column to search, or several, of which the best one counts.
+            column: the column to search, or several, of which the best one counts: texts, lists of
+                texts, which count as one text, or fields of structs with these, as `about.title`.
             query: words, any of which may match; or a query in the JSON form, a string or a
                 mapping: `{"phrase": {"query": "write ahead log", "slop": 1}}` (see
                 `exec_nodes.text.query.parse`). An empty text and stop words find nothing. In words,

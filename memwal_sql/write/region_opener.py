@@ -12,6 +12,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from exec_nodes.arrow.text_columns import text_paths
 from exec_nodes.postings.analyzer import Analyzer
 from memwal_sql.errors import (
     CorruptFileError,
@@ -169,9 +170,10 @@ class RegionOpener:
         writer.flush_failed(error)
 
     def _texts(self) -> list[tuple[str, Analyzer]]:
-        """The columns with a maintained full-text index."""
-        infos = (recipe.info for recipe in self.last_indexes())
-        return [(info.column, Analyzer.of(info.parameters)) for info in infos if info.is_text]
+        """The paths of texts with a maintained full-text index."""
+        infos, paths = (recipe.info for recipe in self.last_indexes()), text_paths(self.info.schema)
+        texts = (info for info in infos if info.is_text and info.column in paths)
+        return [(info.column, Analyzer.of(info.parameters)) for info in texts]
 
 
 class RegionClaimer:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from exec_nodes.arrow.arrays import is_text
+from exec_nodes.arrow.text_columns import column_of, text_paths
 from exec_nodes.base.columns import SCORE
 from exec_nodes.base.errors import InvalidCallError
 from exec_nodes.base.index_info import IndexInfo
@@ -61,7 +61,8 @@ def plan_full_text_search(query: TextQuery, snapshot: Snapshot) -> TakeExec:
     indexes = text_indexes(query, snapshot)
     snapshot = bridged(snapshot, *indexes.values())
     regions = tuple([region.sources for region in snapshot.regions])
-    stale = PlanStale(snapshot.base, regions, STALE_SETS, tuple(columns), snapshot.masks)
+    read_columns = tuple(dict.fromkeys(map(column_of, columns)))
+    stale = PlanStale(snapshot.base, regions, STALE_SETS, read_columns, snapshot.masks)
     analyzers = {column: _analyzer(index) for column, index in indexes.items()}
     corpus = QueryCorpus(query.query, analyzers, stale, weights=query.weights)
     read, pruned = searched(snapshot, query.filters)
@@ -106,16 +107,14 @@ def _analyzer(index: IndexInfo | None) -> Analyzer:
 def _check(query: TextQuery, columns: list[str], schema: pa.Schema) -> None:
     if query.k < 0:
         raise InvalidCallError(f"k={query.k} rows can't be returned: give 0 or more")
-    for name in (*columns, *query.columns):
+    for name in (*map(column_of, columns), *query.columns):
         if schema.get_field_index(name) < 0:
             names = ", ".join(schema.names)
             raise InvalidCallError(f"there is no column {name!r}; the table has {names}")
+    texts = text_paths(schema)
     for name in columns:
-        kind = schema.field(name).type
-        if not is_text(kind):
-            raise InvalidCallError(
-                f"column {name!r} is {kind}: full-text search needs a column of strings"
-            )
+        if name not in texts:
+            raise InvalidCallError(f"there is no text in {name!r}; there are texts in {texts}")
 
 
 def index_of(column: str, snapshot: Snapshot) -> IndexInfo | None:

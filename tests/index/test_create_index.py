@@ -29,7 +29,7 @@ from tests.index.tables import DIMENSION, rows, table_of
 from tests.model.writing import flush_rows, merge_rows
 
 REFUSED: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
-    (("nope", "FTS"), {}, "not a column"),
+    (("nope", "FTS"), {}, "'nope' has no texts"),
     (("body", "GIN"), {}, "index_type='GIN'"),
     (("body", 7), {}, "index_type=7"),
     (("body", "FTS"), {"name": ""}, "name=''"),
@@ -40,7 +40,7 @@ REFUSED: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
     (("body", "FTS"), {"language": "Klingon"}, "Klingon"),
     (("body", "FTS"), {"stem": "yes"}, "stem"),
     (("body", "FTS"), {"max_token_length": -1}, "max_token_length"),
-    (("v", "FTS"), {}, "needs a string column"),
+    (("v", "FTS"), {}, "'v' has no texts"),
     (("body", "IVF_FLAT"), {}, "fixed_size_list"),
     (("v", "IVF_FLAT"), {"num_sub_vectors": 2}, r"unknown parameters \['num_sub_vectors'\]"),
     (("v", "IVF_FLAT"), {"metric": "hamming"}, "hamming is for uint8"),

@@ -76,6 +76,9 @@ def locally(snapshot: Snapshot, expression: TextExpression, k: int) -> Ranking:
 class TextHistory:
     """A table, its model (a dict from key to texts), and random steps on both."""
 
+    schema = SCHEMA
+    columns: tuple[str, str] = COLUMNS
+
     def __init__(self, seed: str, uri: str, analyzer: Mapping[str, Any], search: Search) -> None:
         self.rng = Random(seed)
         self.rows: dict[int, tuple[str | None, str | None]] = {}
@@ -102,9 +105,9 @@ class TextHistory:
         merged = self.merged()
         snapshot = self._snapshot()
         for _ in range(4):
-            text, column = random_text(self.rng, 4) or "", self.rng.choice(COLUMNS)
+            text, column = random_text(self.rng, 4) or "", self.rng.choice(self.columns)
             k = self.rng.choice((1, 3, 10, 100))
-            ours, theirs = random_query(self.rng, COLUMNS, 1)
+            ours, theirs = random_query(self.rng, self.columns, 1)
             check_ranking(self._search(snapshot, ours, k), merged.search(theirs), k)
             found = self._search(snapshot, Match(text, column), k)
             check_ranking(found, self._by_bm25s(text, column), k)
@@ -112,7 +115,7 @@ class TextHistory:
     def check_statistics(self) -> None:
         """N, document frequencies and the total length are those of the live rows."""
         snapshot = self._snapshot()
-        for place, column in enumerate(COLUMNS):
+        for place, column in enumerate(self.columns):
             documents = [self._words(row[place]) for row in self.rows.values()]
             documents = [tokens for tokens in documents if tokens]
             holding = Counter(token for tokens in documents for token in set(tokens))
@@ -131,13 +134,13 @@ class TextHistory:
 
     def merged(self) -> LanceRanking:
         """A fresh table of Lance's with the live rows."""
-        numbers = list(self.rows)
-        columns = {
-            column: pa.array([self.rows[n][place] for n in numbers], pa.string())
-            for place, column in enumerate(COLUMNS)
-        }
-        table = pa.table({"id": pa.array(numbers, pa.int64()), **columns})
-        return LanceRanking(table, dict.fromkeys(COLUMNS, self._analyzer))
+        table = self.table_of(list(self.rows), list(self.rows.values()))
+        return LanceRanking(table, dict.fromkeys(self.columns, self._analyzer))
+
+    def table_of(self, numbers: list[int], texts: list[tuple[str | None, str | None]]) -> pa.Table:
+        """The rows of these keys with these texts."""
+        columns = ([pair[place] for pair in texts] for place in range(2))
+        return pa.table([numbers, *columns], self.schema)
 
     def close(self) -> None:
         """Nothing stays open."""
@@ -150,12 +153,12 @@ class TextHistory:
         regions = self.rng.choice(([], [mw.bucket("id", 3)]))
         arguments = {"regions": regions} if regions else {}
         if self.rng.random() < 0.5:
-            mw.create_table(self._uri, SCHEMA, primary_key="id", **arguments).close()
+            mw.create_table(self._uri, self.schema, primary_key="id", **arguments).close()
         else:
             lance.write_dataset(self._random_rows(20), self._uri)
             mw.enable(self._uri, primary_key="id", **arguments).close()
         self._open()
-        for column in COLUMNS:
+        for column in self.columns:
             self.table.create_index(column, "FTS", **self._analyzer)
 
     def _open(self) -> None:
@@ -176,8 +179,7 @@ class TextHistory:
             numbers = list(dict.fromkeys(numbers))
         texts = [(random_text(self.rng), random_text(self.rng)) for _ in numbers]
         self.rows.update(zip(numbers, texts, strict=True))
-        columns = zip(*texts, strict=True)
-        return pa.table([pa.array(numbers), *(pa.array(c, pa.string()) for c in columns)], SCHEMA)
+        return self.table_of(numbers, texts)
 
     def _upsert(self) -> None:
         rows = self._random_rows(self.rng.choice((1, 2, 5, 20)))
@@ -205,7 +207,7 @@ class TextHistory:
 
     def _rebuild(self) -> None:
         """An index anew over what is in the base table; the rest of it is not in any index."""
-        for column in COLUMNS:
+        for column in self.columns:
             if self.rng.random() < 0.7:
                 self.table.create_index(column, "FTS", replace=True, **self._analyzer)
                 self.log.append(f"index {column}")
@@ -233,7 +235,7 @@ class TextHistory:
             return mw.open_table(self._uri).snapshot()
 
     def _by_bm25s(self, text: str, column: str) -> Ranking:
-        place = COLUMNS.index(column)
+        place = self.columns.index(column)
         texts = [row[place] for row in self.rows.values()]
         return bm25s_ranking(list(self.rows), texts, text, self._analyzer)
 

@@ -10,12 +10,13 @@ from weakref import WeakSet
 import numpy as np
 import pyarrow as pa
 
+from exec_nodes.arrow.text_columns import column_of, text_paths, texts_at
 from exec_nodes.base.columns import RowAddresses
 from exec_nodes.base.errors import UnsupportedError
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.keys.keys import one_array
 from exec_nodes.lance.errors import lance_errors
-from exec_nodes.lance.fragments import all_addresses, overlaid_fields, within
+from exec_nodes.lance.fragments import all_addresses, field_ids, overlaid_fields, within
 from exec_nodes.lance.indexes import moved_fragments
 from exec_nodes.postings.analyzer import Analyzer
 from exec_nodes.postings.corpus import LiveCounts
@@ -56,8 +57,9 @@ class Tokenizer:
 
     def build(self, fragments: Sequence[Any]) -> _Texts:
         text, addresses = GrowingText(self.analyzer), all_addresses(fragments)
-        for values in self.source.every_value(pa.field(self.column, pa.string()), fragments):
-            text.append(values)
+        field = self.source.field(column_of(self.column))
+        for values in self.source.every_value(field, fragments):
+            text.append(texts_at(values, self.column))
         return _Texts(text.view(text.rows), addresses, text.nbytes + int(addresses.nbytes))
 
     def nbytes(self, value: _Texts) -> int:
@@ -105,8 +107,10 @@ class SourceTexts:
         """Open the texts of a version of the base that are open of another one."""
         used = self._store.used(_KIND)
         texts = {key.detail for key in used if is_same_table(key.owners[0], base.identity)}
+        paths = text_paths(base.info.schema)
         for _, column, analyzer in cast(set[_Detail], texts):
-            self.of(base, column, analyzer).at(stale())
+            if column in paths:
+                self.of(base, column, analyzer).at(stale())
 
     def indexed(self, source: LanceSource, column: str, analyzer: Analyzer) -> bool:
         """Whether a source has an index of its own that can be read for this analyzer."""
@@ -118,7 +122,8 @@ class SourceTexts:
     ) -> PartedText:
         def read(addresses: RowAddresses) -> pa.Array:
             any_source = next(iter(sources))  # a search has at least one
-            return one_array(any_source.rows_at(addresses, [column])[column])
+            rows = any_source.rows_at(addresses, [column_of(column)])
+            return texts_at(one_array(rows.column(0)), column)
 
         if isinstance(source, LanceSource):
             with lance_errors(source.name, source.place):
@@ -135,7 +140,8 @@ class SourceTexts:
         since."""
         segments = self._segments(source, column, analyzer)
         read = {fragment.fragment_id for fragment in source.whole_fragments.values()}
-        covered = _covered(source, column, segments)
+        ids = field_ids(source.dataset, column)
+        covered = _covered(source, ids, segments)
         rows = RowsOf(source)
         parts: list[TextPart] = []
         for segment in segments:
@@ -143,7 +149,7 @@ class SourceTexts:
             for partition in segment.partitions:
                 parts.append(indexed_part(partition, *rows.of_index(partition.row_ids, fragments)))
             read -= fragments
-        key = Key(_TOKENIZED, (source.place,), (source.field_id(column), analyzer))
+        key = Key(_TOKENIZED, (source.place,), (ids, analyzer))
         own = {
             name: fragment
             for name, fragment in source.whole_fragments.items()
@@ -166,14 +172,15 @@ class SourceTexts:
         return open_index(source.dataset, column, analyzer, options, self._store) or ()
 
 
-def _covered(source: LanceSource, column: str, segments: Iterable[IndexSegment]) -> frozenset[int]:
-    """The fragments that segments of an index cover with the values that these have now, at the
-    addresses where they are now."""
-    field = source.field_id(column)
+def _covered(
+    source: LanceSource, ids: Sequence[int], segments: Iterable[IndexSegment]
+) -> frozenset[int]:
+    """The fragments that segments of an index on a field cover with the values that these have now,
+    at the addresses where they are now."""
     fragments = source.dataset.get_fragments()
     moved = moved_fragments(source.dataset, source.name)
     overlaid = {
-        fragment.fragment_id for fragment in fragments if field in overlaid_fields(fragment)
+        fragment.fragment_id for fragment in fragments if overlaid_fields(fragment) & set(ids)
     }
     return frozenset[int]().union(*(segment.fragments for segment in segments)) - overlaid - moved
 

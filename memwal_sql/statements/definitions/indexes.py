@@ -33,9 +33,9 @@ def created_index(
     registration = registered(ctx, tuple(index.table.parts))
     if registration is None:
         raise not_ours(ctx, statement, index.table)
-    if len(index.columns) != 1 or len(index.columns[0].parts) != 1:
+    if len(index.columns) != 1:
         raise statement.error("an index takes one column", index.columns[0].start)
-    (column,) = index.columns[0].parts
+    column = ".".join(index.columns[0].parts)
     options = _options(ctx, statement, index, parameters)
     table = table_of(registration)
     if index.lenient and not index.replaces and (index.name or f"{column}_idx") in _names(table):

@@ -20,6 +20,7 @@ import pyarrow as pa
 from lance.schema import LanceSchema
 
 from exec_nodes.arrow.ffi_alignment import aligned
+from exec_nodes.arrow.text_columns import column_of
 from exec_nodes.base.secrets import redacted
 from memwal_sql.errors import InvalidCallError, StoreUnavailableError
 from memwal_sql.life_log import life_log
@@ -168,7 +169,7 @@ def build_indexes(dataset: Any, recipes: Iterable[IndexRecipe], name: str) -> No
     names = set(dataset.schema.names)
     for recipe in recipes:
         info = recipe.info
-        if info.column not in names:
+        if column_of(info.column) not in names:
             continue
         build = dataset.create_scalar_index if info.is_text else dataset.create_index
         try:
