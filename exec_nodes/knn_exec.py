@@ -57,7 +57,7 @@ class KNNExec(Node):
     @property
     def statistics(self) -> Statistics:
         """At most `k` rows of each query."""
-        return Statistics(self.query.k * len(self.query.vectors), False)
+        return Statistics(self.query.k * self.query.queries, False)
 
     def label(self) -> str:
         """`KNNExec: base_table[gen=-1], version=7, column=v, k=10, metric=l2, index=brute_force,
@@ -91,7 +91,7 @@ class KNNExec(Node):
         first = search.nearest(most, self.masks.of(self.ordinal))
         if len(first.addresses):
             yield self._batch(first)
-        if not sources or first.counts(len(self.query.vectors)).max() < most:
+        if not sources or first.counts(self.query.queries).max() < most:
             return  # nothing is stale, or there is nothing else
         then = search.nearest(self.query.k, self.masks.exact(self.ordinal)).without(first)
         if len(then):

@@ -245,6 +245,8 @@ class NearestQuery:
         ef: candidates that an HNSW graph keeps during the search.
         order: the sort that DataFusion does afterwards, for which more rows are found; None: the
             rows are in order.
+        late: whether rows have several vectors, and all of `vectors` are one query, see
+            `late_interaction`.
     """
 
     column: str
@@ -256,8 +258,14 @@ class NearestQuery:
     refine_factor: int | None = None
     ef: int | None = None
     order: Order | None = None
+    late: bool = False
+
+    @property
+    def queries(self) -> int:
+        """The number of queries that have nearest rows of their own."""
+        return len(self.vectors) if self.batch else 1
 
     @property
     def batch(self) -> bool:
         """Whether rows must say which query they are for."""
-        return len(self.vectors) > 1
+        return len(self.vectors) > 1 and not self.late

@@ -17,6 +17,7 @@ from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import Source
 from exec_nodes.vectors.column import Flags, VectorColumn
 from exec_nodes.vectors.index_search import IndexSearch, few_rows
+from exec_nodes.vectors.late_interaction import late_candidates
 from exec_nodes.vectors.nearest import Candidates, NearestQuery, measured, nearest, nearest_of
 from exec_nodes.vectors.ordered import contenders, ordered
 from exec_nodes.vectors.resident import VectorRun, live_flags, resident_vectors
@@ -47,6 +48,9 @@ class SourceSearch:
         query, source = self.query, self.source
         if not source.rows:
             return Candidates.of([])
+        if query.late:
+            count(searched_by_reading=1)
+            return self._late(most, mask)
         runs = resident_vectors(source, query.column, query.metric, eager=self._unindexed)
         if runs is not None:
             count(searched_in_memory=1)
@@ -133,14 +137,28 @@ class SourceSearch:
             ]
         )
 
+    def _late(self, most: int, mask: RowAddresses) -> Candidates:
+        """As `nearest`, of rows with several vectors."""
+        best = Candidates.of([])
+        for lists, addresses in self._values():
+            live = live_rows(addresses, mask)
+            if live is not None:
+                lists, addresses = lists.filter(pa.array(live)), addresses[live]
+            best = nearest_of([best, late_candidates(lists, addresses, self.query)], most)
+        return best
+
     def _read_all(self, mask: RowAddresses) -> Iterator[_Part]:
         """Every vector that matches, some at a time."""
+        for values, addresses in self._values():
+            vectors = VectorColumn.decoded(pa.chunked_array([values]), addresses)
+            yield vectors, live_rows(addresses, mask)
+
+    def _values(self) -> Iterator[tuple[pa.Array, RowAddresses]]:
+        """The column's values that match, some at a time, and their addresses."""
         name = self.query.column
         for part in range(self.source.parts):
             for batch in self.source.scan([name], self.filters, None, part):
-                addresses = batch.column(ROW_ADDRESS).to_numpy()
-                vectors = pa.chunked_array([batch.column(name)])
-                yield VectorColumn.decoded(vectors, addresses), live_rows(addresses, mask)
+                yield batch.column(name), batch.column(ROW_ADDRESS).to_numpy()
 
     def _met(self, rows: RowAddresses, filters: Sequence[Filter]) -> RowAddresses:
         """The rows that meet filters which Lance can't take; sorted if there are any."""

@@ -22,7 +22,7 @@ from planner.model import Snapshot
 from planner.predicates.condition import Condition
 from planner.search.full_text import TextQuery, plan_full_text_search
 from planner.search.hybrid import HybridQuery, plan_hybrid_search
-from planner.search.vector import VectorQuery, check_dimension, plan_vector_search
+from planner.search.vector import VectorQuery, check_dimension, is_batch, plan_vector_search
 
 DEFAULT_K = 10
 
@@ -135,7 +135,7 @@ def vector_search(
 ) -> Search:
     """The `k` nearest rows to one vector, or to each of several; see `Table.vector_search`."""
     vector_query = _vector_query(schema, column, query, k, checked_options(options, VECTOR_OPTIONS))
-    batch = [QUERY_INDEX_FIELD] if len(vector_query.vectors) > 1 else []
+    batch = [QUERY_INDEX_FIELD] if is_batch(vector_query, schema) else []
     added = _added(schema, DISTANCE_FIELD, *batch)
 
     def plan(

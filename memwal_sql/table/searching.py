@@ -48,7 +48,8 @@ class SearchedTable(TableHandle):
         Args:
             query: a vector as a list, array or bytes; or several, as the rows of a matrix or a list
                 of lists. Each of several has its `k` rows, and `query_index` (int32) gives its
-                position.
+                position. If rows have lists of vectors, several are one query: `_distance` sums the
+                least distance of each of them.
             filter: a SQL condition; only rows that meet it are ranked.
             columns: the columns; all of them by default.
             rerank: a function that takes a `pyarrow.Table` of the `candidates` best rows (by

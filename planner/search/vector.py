@@ -43,9 +43,11 @@ class VectorQuery:
     """The `k` live rows nearest to each query vector.
 
     Attributes:
-        column: the vector column: fixed size lists of float16, float32, float64 or uint8.
+        column: the vector column: fixed size lists of float16, float32, float64 or uint8, or
+            lists of these.
         vectors: (queries, dimension). Each of several queries has its own `k` rows, and
-            `query_index` (int32) gives the query of a row.
+            `query_index` (int32) gives the query of a row. Where rows have lists of vectors, all
+            are one query (`exec_nodes.vectors.late_interaction`).
         k: how many rows; all rows if there are fewer.
         columns: the table's columns to return, before `_distance` (float32).
         filters: conjunctive; only rows that match all of them count.
@@ -98,6 +100,7 @@ def nearest_query(query: VectorQuery, schema: pa.Schema, index_metric: str | Non
         query.nprobes,
         query.refine_factor,
         query.ef,
+        late=has_lists(query.column, schema),
     )
 
 
@@ -109,7 +112,7 @@ def output_schema(query: VectorQuery, schema: pa.Schema) -> pa.Schema:
     if len(set(query.columns)) != len(query.columns):
         raise InvalidCallError(f"columns={list(query.columns)} names a column twice")
     clash = QUERY_INDEX_FIELD.name
-    if clash in query.columns and len(query.vectors) > 1:
+    if clash in query.columns and is_batch(query, schema):
         raise InvalidCallError(
             f"a search for several vectors adds the column {clash!r}, which the table has too: "
             "leave it out of columns, or ask one vector at a time"
@@ -121,12 +124,25 @@ def _vector_type(column: str, schema: pa.Schema) -> pa.FixedSizeListType:
     if column not in schema.names:
         raise InvalidCallError(f"unknown column {column!r}; the table has {schema.names}")
     kind = schema.field(column).type
+    if has_lists(column, schema):
+        kind = kind.value_type
     if not pa.types.is_fixed_size_list(kind) or kind.value_type not in _ELEMENTS:
         raise InvalidCallError(
-            f"column {column!r} of type {kind} holds no vectors: a vector column has fixed size "
-            "lists of float16, float32, float64 or uint8"
+            f"column {column!r} of type {schema.field(column).type} holds no vectors: a vector "
+            "column has fixed size lists of float16, float32, float64 or uint8, or lists of these"
         )
     return kind
+
+
+def has_lists(column: str, schema: pa.Schema) -> bool:
+    """Whether rows have several vectors."""
+    kind = schema.field(column).type
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def is_batch(query: VectorQuery, schema: pa.Schema) -> bool:
+    """Whether it is several queries, each with rows of its own."""
+    return len(query.vectors) > 1 and not has_lists(query.column, schema)
 
 
 def _metric(query: VectorQuery, element: pa.DataType, index_metric: str | None) -> Metric:
@@ -208,7 +224,7 @@ def plan_vector_search(query: VectorQuery, snapshot: Snapshot) -> TakeExec:
     schema = snapshot.info.schema
     index = vector_index(query.column, query.metric, snapshot.indexes)
     asked = nearest_query(query, schema, None if index is None else index.metric)
-    if query.exact or query.lower_bound is not None:
+    if query.exact or query.lower_bound is not None or asked.late:
         index = None
     snapshot = bridged(snapshot, index)
     output = output_schema(query, schema)
@@ -225,7 +241,7 @@ def plan_vector_search(query: VectorQuery, snapshot: Snapshot) -> TakeExec:
     )
     # One partition for each source: FilterStaleExec reads each as far as it needs.
     union = UnionExec(scans, len(scans))
-    live = FilterStaleExec(union, masks, snapshot.info.primary_key, asked.k, len(asked.vectors))
+    live = FilterStaleExec(union, masks, snapshot.info.primary_key, asked.k, asked.queries)
     best = GlobalLimitExec(
         SortExec(live, DISTANCE, stale.sources, snapshot.info.key_schema, asked.k), asked.k
     )
