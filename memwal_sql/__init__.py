@@ -5,6 +5,7 @@ from __future__ import annotations
 from memwal_sql import lance_log as lance_log  # before anything imports Lance
 
 # isort: split
+from memwal_sql import aio as aio
 from memwal_sql.catalog.provider import catalog
 from memwal_sql.create import create_table, enable, open_table
 from memwal_sql.drop import drop_table
@@ -109,6 +110,7 @@ __all__ = [
     "WriteResult",
     "WriterFailedError",
     "WriterOptions",
+    "aio",
     "bucket",
     "catalog",
     "configure",

@@ -62,6 +62,7 @@ NAMES = {
     "WriteResult",
     "WriterFailedError",
     "WriterOptions",
+    "aio",
     "bucket",
     "catalog",
     "create_table",
