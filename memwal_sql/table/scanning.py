@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any, TypeVar
 
 import pyarrow as pa
+from pyarrow.dataset import Dataset
 
 from memwal_native import MountedTable
 from memwal_sql.errors import InvalidCallError, UnsupportedError
@@ -16,6 +18,8 @@ from memwal_sql.session.filter_text import datafusion_scan, pushed_filters
 from memwal_sql.session.provider import TableProvider
 from memwal_sql.session.scalar_functions import analyzed
 from memwal_sql.state.base_table import BaseTable
+from memwal_sql.table.dataset import TableDataset
+from memwal_sql.table.lazy_frame import lazy_frame
 from memwal_sql.table.writing import WrittenTable
 from planner.model import Query
 
@@ -75,13 +79,48 @@ class ScannedTable(WrittenTable):
         filter: str | None = None,  # noqa: A002
         limit: int | None = None,
         consistency: Consistency = "strong",
+        *,
+        lazy: bool = False,
     ) -> Any:
-        """`to_arrow` as a polars frame. Raises UnsupportedError where polars is not installed."""
+        """`to_arrow` as a polars frame. Raises UnsupportedError where polars is not installed.
+
+        Args:
+            lazy: return a LazyFrame, which reads the current rows each time that it is collected:
+                only the columns, and as far as conditions and limits reach the scan only the rows,
+                that its query needs.
+        """
         try:
             polars = import_module("polars")
         except ImportError as error:
             raise UnsupportedError("polars is not installed: pip install polars") from error
-        return polars.from_arrow(self.to_arrow(columns, filter, limit, consistency))
+        if not lazy:
+            return polars.from_arrow(self.to_arrow(columns, filter, limit, consistency))
+        names = self._columns(columns, self.schema)
+        schema = pa.schema([self.schema.field(name) for name in names])
+
+        def scan(
+            names: Sequence[str] | None, condition: str | None, most: int | None
+        ) -> pa.RecordBatchReader:
+            conditions = [f"({text})" for text in (filter, condition) if text is not None]
+            names = schema.names if names is None else names
+            return self.scan(names, " AND ".join(conditions) or None, most, consistency)
+
+        frame = lazy_frame(polars, schema, scan)
+        return frame if limit is None else frame.head(limit)
+
+    def to_dataset(
+        self,
+        filter: str | None = None,  # noqa: A002
+        consistency: Consistency = "strong",
+    ) -> Dataset:
+        """The table as a dataset of pyarrow, for DuckDB and others that read datasets; each scan
+        reads the current rows.
+
+        Only the columns that a query names are read, and rows that do not meet its conditions do
+        not go over; which parts of the table are read depends on `filter` alone.
+        """
+        scan = partial(self.scan, filter=filter, consistency=consistency)
+        return TableDataset(self.schema, scan)
 
     def count_rows(
         self,

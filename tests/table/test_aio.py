@@ -27,7 +27,7 @@ ROOT = Path(mw.__file__).parent.parent
 OURS = tuple(f"{ROOT / name}/" for name in ("exec_nodes", "planner", "memwal_sql"))
 REQUESTS = 100
 # Members without a coroutine; `asyncio.to_thread(table.blocking.tags.create, ...)` makes any call.
-LEFT_OUT = {"tags"}
+LEFT_OUT = {"tags", "to_dataset"}
 
 Message = Mapping[str, Any]
 

@@ -1,0 +1,82 @@
+"""A table as a dataset of pyarrow, for DuckDB and others that read datasets: only the columns that
+a query names are read, and only rows that meet its conditions go over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow.dataset import FileSystemDataset, IpcFileFormat, Scanner
+
+from memwal_sql.errors import UnsupportedError
+
+Columns: TypeAlias = Sequence[str] | Mapping[str, pc.Expression] | None
+
+
+class TableDataset(FileSystemDataset):  # type: ignore[misc]  # pyarrow has no types
+    """Reads the current rows each time that it is scanned.
+
+    All readers of datasets scan them by `scanner`. What goes past it to Arrow's own code would read
+    the only file, which is none, and raises UnsupportedError.
+    """
+
+    def __init__(
+        self, schema: pa.Schema, scan: Callable[[Sequence[str]], pa.RecordBatchReader]
+    ) -> None:
+        """`scan` gives the rows with some columns."""
+        form = IpcFileFormat()
+        super().__init__([form.make_fragment(pa.PythonFile(_NoFile(), "r"))], schema, form)
+        self._scan = scan
+
+    def scanner(
+        self,
+        columns: Columns = None,
+        filter: pc.Expression | None = None,  # noqa: A002
+        **options: Any,
+    ) -> Scanner:
+        """See `pyarrow.dataset.Dataset.scanner`."""
+        names = self.schema.names
+        if columns is not None:
+            names = _needed(names, self.schema, columns, filter)
+        return Scanner.from_batches(self._scan(names), columns=columns, filter=filter, **options)
+
+    def filter(self, _: pc.Expression) -> NoReturn:
+        """Raise UnsupportedError."""
+        _refuse()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TableDataset, (self.schema, self._scan)
+
+
+def _needed(
+    names: list[str], schema: pa.Schema, columns: Columns, condition: pc.Expression | None
+) -> list[str]:
+    """Those of some columns without which a scan can't be. Expressions do not tell what they
+    name."""
+    others = pa.schema([field for field in schema if field.name not in names])
+    try:
+        Scanner.from_batches(iter(()), schema=others, columns=columns, filter=condition)
+        return []
+    except (pa.ArrowException, KeyError):
+        half = len(names) // 2
+        if not half:
+            return names
+        parts = names[:half], names[half:]
+        return [name for part in parts for name in _needed(part, schema, columns, condition)]
+
+
+def _refuse(*_: Any) -> NoReturn:
+    raise UnsupportedError(
+        "this dataset is read by its scanner(columns=, filter=), and by what calls that, such as "
+        "to_table() and DuckDB; table.to_arrow() gives the rows for anything else"
+    )
+
+
+class _NoFile:
+    closed = False
+    read = seek = tell = size = staticmethod(_refuse)
+
+    def readable(self) -> bool:
+        return True
