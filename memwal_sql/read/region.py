@@ -28,6 +28,7 @@ from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.open_writers import live_writer
 from memwal_sql.state.tail import Tail
+from memwal_sql.storage.base.indexes import searchable_indexes
 from memwal_sql.storage.base.sessions import new_session
 from memwal_sql.storage.cache.copies import copy_of_generation
 from memwal_sql.storage.objects.memory import lance_uri
@@ -44,7 +45,8 @@ _GENERATION = attrgetter("generation")
 
 
 class Merged(Thresholds):
-    """The number of merged generations that stay open, as an index lacks them for a moment."""
+    """The number of merged generations that stay open where the base table has vector or full-text
+    indexes, which lack them for a moment."""
 
     kept_open = 32
 
@@ -289,7 +291,8 @@ class RegionReader:
         check_progress(self._manifests, manifest, merged)
         with self._lock:
             if merged > self._state.merged:
-                lowest = min(merged - Merged.kept_open, self._state.bridged_after)
+                kept_open = Merged.kept_open if searchable_indexes(base.dataset) else 0
+                lowest = min(merged - kept_open, self._state.bridged_after)
                 self._state = self._state.keeping(
                     lambda _, source: source.generation > lowest,
                     merged=merged,

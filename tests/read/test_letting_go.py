@@ -130,6 +130,22 @@ def test_generations_that_no_index_lacks_are_let_go_of_before_they_are_collected
     assert [one() is None for one in held] == [True] * 3 + [False] * 2
 
 
+def test_without_an_index_nothing_of_merged_generations_stays(tmp_path: Path) -> None:
+    table = mw.create_table(tmp_path / "plain", SCHEMA, "id")
+    reader = mw.open_table(table.uri)
+    merged = []
+    for step in range(1, 4):
+        flush_rows(table, rows(step))
+        read(reader, step)
+        (generation,) = reader.snapshot().regions[0].sources
+        merged.append(generation.identity)
+        del generation
+        table.merge()
+        read(reader, step)
+    owners = {owner for key in STORE.all_keys() for owner in key.owners}
+    assert not owners & {*merged}
+
+
 def test_a_writer_that_stays_open_keeps_no_version_open(table: mw.Table) -> None:
     found = mw.open_table(table.uri)
     opened = ref(found._tracker.loaded.dataset)
