@@ -291,8 +291,9 @@ class RegionReader:
         check_progress(self._manifests, manifest, merged)
         with self._lock:
             if merged > self._state.merged:
-                kept_open = Merged.kept_open if searchable_indexes(base.dataset) else 0
-                lowest = min(merged - kept_open, self._state.bridged_after)
+                lowest = merged
+                if searchable_indexes(base.dataset):
+                    lowest = min(merged - Merged.kept_open, self._state.bridged_after)
                 self._state = self._state.keeping(
                     lambda _, source: source.generation > lowest,
                     merged=merged,

@@ -141,6 +141,7 @@ def test_without_an_index_nothing_of_merged_generations_stays(tmp_path: Path) ->
         merged.append(generation.identity)
         del generation
         table.merge()
+        reader.catch_up()
         read(reader, step)
     owners = {owner for key in STORE.all_keys() for owner in key.owners}
     assert not owners & {*merged}
