@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import pyarrow as pa
@@ -20,9 +21,11 @@ from memwal_sql.cli.options import (
     opened,
     storage_options,
 )
-from memwal_sql.cli.output import remark, show, show_json, show_rows
+from memwal_sql.cli.output import print_line, remark, show, show_json, show_rows
+from memwal_sql.errors import InvalidCallError
 from memwal_sql.legacy.format import OlderMemWal
 from memwal_sql.legacy.upgrade import older_mem_wals
+from memwal_sql.view.cost import cost, read_prices
 
 Limit = Annotated[int | None, typer.Option("--limit", min=0, help="At most so many of the last.")]
 
@@ -34,18 +37,28 @@ def info(
     version: Version = None,
     timestamp: Timestamp = None,
     checkpoint: CheckpointName = None,
+    prices: Annotated[
+        Path | None,
+        typer.Option(help="Say what the table costs in an object store, by a price list in TOML."),
+    ] = None,
 ) -> None:
     """Show the table: base, indexes, regions and generations, and how far merging has come."""
+    if prices is not None and (version or timestamp or checkpoint):
+        raise InvalidCallError("--prices is about what is stored now: leave the past state out")
+    price_list = None if prices is None else read_prices(prices)
     older = older_mem_wals(uri, storage_options(options))
     if older is not None:
         _show_older(older, output)
         return
     table = opened(uri, options, version=version, timestamp=timestamp, checkpoint=checkpoint)
     view = table.overview()
+    costs = None if price_list is None else cost(table.context.store, view, price_list)
     if output is Output.JSON:
-        show_json(asdict(view))
-    else:
-        show(view)
+        show_json(asdict(view) | ({} if costs is None else {"cost": asdict(costs)}))
+        return
+    show(view)
+    if costs is not None:
+        print_line(str(costs))
 
 
 def regions(uri: Uri, options: StorageOptions = None, output: OutputOption = Output.TABLE) -> None:

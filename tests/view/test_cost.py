@@ -1,0 +1,65 @@
+"""What a table costs by a price list: its files are counted by the operating system."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.errors import InvalidCallError
+from memwal_sql.view.cost import read_prices
+from tests.cli.calls import as_json, call, failing
+from tests.docs.pages import page
+from tests.each import each
+from tests.model.small_rows import SCHEMA, make_rows
+
+PRICES = Path(__file__).parent.parent.parent / "docs/assets/prices.toml"
+TEXT = PRICES.read_text()
+
+
+def test_info_tells_what_is_stored_and_what_the_log_took(tmp_path: Path) -> None:
+    table = mw.create_table(tmp_path / "t", SCHEMA, "id")
+    with table.writer() as writer:
+        for key in range(4):
+            writer.upsert(make_rows(key))
+        writer.flush()
+    table.merge()
+    table.tags.create("a", 1)
+    found = as_json("info", table.uri, "--prices", PRICES)["cost"]
+    sizes = [path.stat().st_size for path in (tmp_path / "t").rglob("*") if path.is_file()]
+    assert (found["files"], found["bytes"]) == (len(sizes), sum(sizes))
+    assert found["storage_month"] == pytest.approx(sum(sizes) / 2**30 * 0.023)
+    assert (found["log_entries"], found["log"]) == (5, pytest.approx(5 * 0.005 / 1000))
+    text = call("info", table.uri, "--prices", PRICES)
+    assert (
+        f"{len(sizes)} files, " in text and "log 5 entries so far, each a PUT: 0.0000 USD" in text
+    )
+    assert "cost" not in as_json("info", table.uri)
+    assert "past state" in failing("info", table.uri, "--prices", PRICES, "--version", "1", code=2)
+
+
+def test_the_manual_shows_the_price_list() -> None:
+    assert "".join(f"    {line}\n" for line in TEXT.splitlines()) in page("docs/benchmarks.md")
+
+
+@each(
+    "text, said",
+    [
+        (None, "can't be read: No such file"),
+        ("currency = ", "is not TOML"),
+        (TEXT + "more = 1", "it has ['copy', 'currency', 'delete'"),
+        (TEXT.replace("head", "heads"), "must have currency, gb_month, get, head, list, put, copy"),
+        (TEXT.replace("0.023", "-1"), "gb_month = -1 must be a price, 0 or more"),
+        (TEXT.replace("0.023", "inf"), "gb_month = inf must be a price"),
+        (TEXT.replace("delete = 0", 'delete = "0"'), "delete = '0' must be a price"),
+        (TEXT.replace('"USD"', "1"), "currency = 1 must be a text"),
+    ],
+)
+def test_another_file_is_refused(text: str | None, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "prices.toml"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(InvalidCallError) as error:
+        read_prices(path)
+    assert said in str(error.value) and "prices.toml" in str(error.value)
