@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ _CLUSTER_ROWS = 400
 _WARM_UP = 4
 # With so many candidates measured exactly, the index over the merged rows has a recall of 0.99.
 _PROBES, _REFINE = 20, 10
+# One of so many rows is deleted before searches with filters that leave one of so many.
+_DELETED, _PARTS = 7, (1, 10, 100)
 
 Vectors = npt.NDArray[np.float32]
 Search = Callable[[Vectors], pa.Table]
@@ -54,7 +57,7 @@ def vector_search(work: Workspace) -> Iterator[Result]:
     queries = [_noisy(centres[[i % len(centres)]], random)[0] for i in numbers]
     whole = _indexed(work.folder / "merged_vectors", live)
     native = _native(work.folder / "native_vectors", base, newer)
-    with _tree(work.folder / "vectors", base, newer) as table:
+    with _tree(work.folder / "vectors", base, newer) as (table, writer):
 
         def ours(query: Vectors) -> pa.Table:
             return table.vector_search("v", query, _K)
@@ -80,6 +83,9 @@ def vector_search(work: Workspace) -> Iterator[Result]:
             _warm_up(ours, queries, work.sizes.settle_seconds)
             indexed_recall = _recall(ours, live, queries)
             indexed = _times(searches, queries, work.sizes.rounds)
+            writer.delete(pa.table({"id": np.arange(0, count, _DELETED)}))
+            whole.delete(f"id % {_DELETED} = 0")
+            filtered = list(_filtered(table, whole, live, queries, work.sizes.rounds))
     name = f"vector top {_K} of {count:,} x {_DIMENSIONS}, recall"
     whole_name = f"Lance, merged rows ({recall['merged']:.3f})"
     work_name = f"{name} {recall['ours']:.3f}"
@@ -91,6 +97,33 @@ def vector_search(work: Workspace) -> Iterator[Result]:
     yield faster_than(work_name, sort_times["ours"], sort_times["plain"], plain_name, 3)
     work_name = f"{name} {indexed_recall:.3f}, base too large for memory"
     yield beside(work_name, indexed["ours"], indexed["merged"], whole_name)
+    yield from filtered
+
+
+def _filtered(
+    table: mw.Table, whole: Any, live: pa.Table, queries: list[Vectors], rounds: int
+) -> Iterator[Result]:
+    """With filters that leave all, a tenth and a hundredth of the rows, after deletes that are in
+    memory only."""
+    numbers = live["id"].to_numpy()
+    for part in _PARTS:
+        where = f"id % {part} = 0"
+        searches: dict[str, Search] = {
+            "ours": partial(table.vector_search, "v", k=_K, filter=where),
+            "merged": partial(_lance, whole, where=where),
+        }
+        for search in searches.values():
+            _warm_up(search, queries, 0.0)
+        chosen = live.filter(pa.array((numbers % part == 0) & (numbers % _DELETED > 0)))
+        recall = {name: _recall(search, chosen, queries) for name, search in searches.items()}
+        times = _times(searches, queries, rounds)
+        name = f"vector top {_K} of {len(chosen):,} filtered rows, 1 in {_DELETED} deleted, recall"
+        yield beside(
+            f"{name} {recall['ours']:.3f}",
+            times["ours"],
+            times["merged"],
+            f"Lance, merged rows ({recall['merged']:.3f})",
+        )
 
 
 def _rows(ids: Ids, centres: npt.NDArray[Any], random: np.random.Generator) -> pa.Table:
@@ -105,7 +138,9 @@ def _noisy(centres: npt.NDArray[Any], random: np.random.Generator) -> Vectors:
 
 
 @contextmanager
-def _tree(folder: Path, base: pa.Table, newer: list[pa.Table]) -> Iterator[mw.Table]:
+def _tree(
+    folder: Path, base: pa.Table, newer: list[pa.Table]
+) -> Iterator[tuple[mw.Table, mw.TableWriter]]:
     _indexed(folder, base)
     table = mw.enable(folder, primary_key="id")
     with table.writer(durable=False) as writer:
@@ -113,7 +148,7 @@ def _tree(folder: Path, base: pa.Table, newer: list[pa.Table]) -> Iterator[mw.Ta
             for batch in batches(part, _BATCH):
                 writer.upsert(batch)
             writer.flush()
-        yield table
+        yield table, writer
 
 
 def _native(folder: Path, base: pa.Table, newer: list[pa.Table]) -> Search:
@@ -141,9 +176,9 @@ def _indexed(folder: Path, rows: pa.Table, *scalar: str) -> Any:
     return lance.dataset(folder)
 
 
-def _lance(dataset: Any, query: Vectors) -> pa.Table:
+def _lance(dataset: Any, query: Vectors, where: str | None = None) -> pa.Table:
     nearest = {"column": "v", "q": query, "k": _K, "nprobes": _PROBES, "refine_factor": _REFINE}
-    return dataset.scanner(nearest=nearest).to_table()
+    return dataset.scanner(nearest=nearest, filter=where, prefilter=True).to_table()
 
 
 def _registered(table: mw.Table) -> datafusion.SessionContext:

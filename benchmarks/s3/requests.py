@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+from memwal_sql.view.cost import Prices
+
 # What a request costs, in units of a GET, by the price lists of the large stores.
 _COST = {"GET": 1, "HEAD": 1, "PUT": 12, "POST": 12, "LIST": 12, "DELETE": 0}
+_PRICED = {"POST": "put"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,12 @@ def rounds(requests: Sequence[Request]) -> int:
 def cost(requests: Sequence[Request]) -> int:
     """What they cost, in units of a GET."""
     return sum(_COST[request.kind] for request in requests)
+
+
+def price(requests: Sequence[Request], prices: Prices) -> float:
+    """What they cost by a price list."""
+    counts = Counter(_PRICED.get(request.kind, request.kind.lower()) for request in requests)
+    return prices.of_requests(counts)
 
 
 def kinds(requests: Sequence[Request]) -> str:
