@@ -115,14 +115,16 @@ class TableWriter(WriterLifecycle):
     def insert_into(self, rows: pa.Table, description: Description | None = None) -> WriteResult:
         """Write the whole rows of an INSERT statement, as one transaction if they fit into one.
 
-        Existing rows are replaced. Raises as `upsert` does.
+        Existing rows are replaced. Raises as `upsert` does, and UnsupportedError for rows that are
+        too many for one transaction if the description has an actor, who is recorded with one.
         """
-        too_large = rows.nbytes > self._options.memtable_bytes
+        description = description or Description()
+        too_large = rows.nbytes > self._options.memtable_bytes and description.actor is None
         if too_large or not self._statements.routes or not rows.num_rows:
             return self.upsert(rows)
         self._check_open()
         batch = self._normaliser.upserts(rows)
-        statements = self._statements.described(description or Description())
+        statements = self._statements.described(description)
         result = statements.whole_rows(batch)
         return self._write(batch, lambda batch: batch) if result is None else result
 

@@ -349,6 +349,22 @@ def test_an_actor_is_recorded_for_each_statement(
         mw.sql(ctx, "SET memwal.author = 'ana'")
 
 
+def test_a_statement_too_large_for_a_record_of_its_actor_is_refused(
+    tables: dict[str, mw.Table], ctx: mw.SessionContext
+) -> None:
+    rows = "SELECT value AS id, 'some text' AS text FROM generate_series(1, 500)"
+    mw.sql(ctx, "SET memwal.actor = 'ana'")
+    with tables["journal"].writer(memtable_bytes=1000):
+        for statement in (
+            f"INSERT INTO journal {rows}",
+            f"INSERT INTO journal (id, text) {rows} ON CONFLICT DO NOTHING",
+        ):
+            with pytest.raises(mw.UnsupportedError, match="record of its actor 'ana'"):
+                mw.sql(ctx, statement)
+    assert others(tables, "journal") == []
+    assert mw.history(tables["journal"]).num_rows == 0
+
+
 def test_an_insert_over_several_regions_is_one_transaction(
     tables: dict[str, mw.Table], ctx: mw.SessionContext
 ) -> None:
