@@ -38,7 +38,7 @@ _LEFT_OUT = {"progress"}
 _NANOSECONDS = 1000
 
 
-def called(
+def run_call(
     ctx: datafusion.SessionContext, statement: Statement, call: Call, parameters: Mapping[str, Any]
 ) -> datafusion.DataFrame | None:
     """Run `CALL memwal.procedure('table', argument, name => argument, ...)` and return the result

@@ -17,16 +17,16 @@ from memwal_sql.statements.allowed import (
     options_of,
 )
 from memwal_sql.statements.changes.change import Change
-from memwal_sql.statements.changes.delete import delete, truncate
-from memwal_sql.statements.changes.insert_into import insert
-from memwal_sql.statements.changes.merge_into import merge
+from memwal_sql.statements.changes.delete import delete_of, truncate_of
+from memwal_sql.statements.changes.insert_into import insert_of
+from memwal_sql.statements.changes.merge_into import merge_of
 from memwal_sql.statements.changes.reading import Reading
-from memwal_sql.statements.changes.update import update
-from memwal_sql.statements.definitions.alter import altered
-from memwal_sql.statements.definitions.create import created, refuse_view
-from memwal_sql.statements.definitions.drop import dropped
-from memwal_sql.statements.definitions.indexes import created_index, dropped_index
-from memwal_sql.statements.procedures import called
+from memwal_sql.statements.changes.update import update_of
+from memwal_sql.statements.definitions.alter import run_alter_table
+from memwal_sql.statements.definitions.create import refuse_view, run_create_table
+from memwal_sql.statements.definitions.drop import run_drop
+from memwal_sql.statements.definitions.indexes import run_create_index, run_drop_index
+from memwal_sql.statements.procedures import run_call
 from memwal_sql.statements.queries.as_of import refuse_as_of
 from memwal_sql.statements.queries.datafusion_errors import without_insides
 from memwal_sql.statements.queries.distance_operators import with_distances
@@ -158,9 +158,9 @@ def _answered(
     if word == "EXPLAIN":
         return _explain(ctx, statement, parameters)
     check_inside(ctx, statement)
-    done = _done(ctx, statement, parameters)
-    if done is not None:
-        return done
+    own = _run_own(ctx, statement, parameters)
+    if own is not None:
+        return own
     refuse_as_of(statement)
     if word == "COPY":
         with planning_errors():
@@ -184,41 +184,41 @@ def _change(ctx: datafusion.SessionContext, statement: Statement) -> Change | No
     """The change, if the statement changes rows of a MemWAL table."""
     match statement.sql.tree:
         case syntax.Delete() as tree:
-            return delete(ctx, statement, tree)
+            return delete_of(ctx, statement, tree)
         case syntax.Truncate() as tree:
-            return truncate(ctx, statement, tree)
+            return truncate_of(ctx, statement, tree)
         case syntax.Update() as tree:
-            return update(ctx, statement, tree)
+            return update_of(ctx, statement, tree)
         case syntax.Insert() as tree:
-            return insert(ctx, statement, tree)
+            return insert_of(ctx, statement, tree)
         case syntax.Merge() as tree:
-            return merge(ctx, statement, tree)
+            return merge_of(ctx, statement, tree)
     return None
 
 
-def _done(
+def _run_own(
     ctx: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
 ) -> datafusion.DataFrame | None:
-    """Run a statement that is neither a query nor a change of rows; None if it is DataFusion's."""
+    """Run CALL, a definition or the like if it is this package's; None if it is DataFusion's."""
     match statement.sql.tree:
         case syntax.Call() as tree:
-            return called(ctx, statement, tree, parameters)
+            return run_call(ctx, statement, tree, parameters)
         case syntax.Transaction() as tree:
             return answer(ctx, run_transaction_word(ctx, statement, tree))
         case syntax.Variable() as tree:
             rows = run_variable(ctx, statement, tree)
             return None if rows is None else answer(ctx, rows)
         case syntax.CreateTable() as tree:
-            return created(ctx, statement, tree, parameters)
+            return run_create_table(ctx, statement, tree, parameters)
         case syntax.CreateIndex() as tree:
-            return created_index(ctx, statement, tree, parameters)
+            return run_create_index(ctx, statement, tree, parameters)
         case syntax.DropIndex() as tree:
-            return dropped_index(ctx, statement, tree)
+            return run_drop_index(ctx, statement, tree)
         case syntax.AlterTable() as tree:
-            return altered(ctx, statement, tree)
+            return run_alter_table(ctx, statement, tree)
         case syntax.Named() as tree:
             if statement.sql.word == "DROP":
-                return dropped(ctx, statement, tree)
+                return run_drop(ctx, statement, tree)
             refuse_view(ctx, statement, tree)
     return None
 

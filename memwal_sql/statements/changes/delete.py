@@ -45,7 +45,7 @@ class Delete(Change):
         return [RowAction(DELETE, rows)]
 
 
-def delete(
+def delete_of(
     ctx: datafusion.SessionContext, statement: Statement, tree: syntax.Delete
 ) -> Delete | None:
     """The statement, if it is a DELETE from a MemWAL table."""
@@ -56,7 +56,7 @@ def delete(
     return Delete(target, returning, other_tables(tree.others), condition_of(tree.condition))
 
 
-def truncate(
+def truncate_of(
     ctx: datafusion.SessionContext, statement: Statement, tree: syntax.Truncate
 ) -> Delete | None:
     """The statement, if it is a TRUNCATE of a MemWAL table."""

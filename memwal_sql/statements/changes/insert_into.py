@@ -29,7 +29,7 @@ _EXCLUDED = "excluded"
 _OVERWRITE, _REPLACE = "OVERWRITE", "REPLACE"
 
 
-def insert(
+def insert_of(
     ctx: datafusion.SessionContext, statement: Statement, tree: syntax.Insert
 ) -> Change | None:
     """The statement, if it is an INSERT or REPLACE into a MemWAL table.

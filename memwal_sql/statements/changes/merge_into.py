@@ -21,7 +21,9 @@ from memwal_sql.statements.queries.parsed import Statement
 _SOURCE = "memwal source"
 
 
-def merge(ctx: datafusion.SessionContext, statement: Statement, tree: syntax.Merge) -> Merge | None:
+def merge_of(
+    ctx: datafusion.SessionContext, statement: Statement, tree: syntax.Merge
+) -> Merge | None:
     """The statement, if it is a MERGE into a MemWAL table.
 
     Raises InvalidCallError, with the place, for a MERGE that can't be run.

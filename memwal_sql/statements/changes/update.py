@@ -63,7 +63,7 @@ class Update(Change):
         return [RowAction(UPDATE, rows, before.rename_columns(key))]
 
 
-def update(
+def update_of(
     ctx: datafusion.SessionContext, statement: Statement, tree: syntax.Update
 ) -> Update | None:
     """The statement, if it is an UPDATE of a MemWAL table."""

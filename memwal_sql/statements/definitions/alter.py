@@ -34,7 +34,7 @@ _log = life_log(__name__)
 Change = Callable[[], None]
 
 
-def altered(
+def run_alter_table(
     ctx: datafusion.SessionContext, statement: Statement, tree: AlterTable
 ) -> datafusion.DataFrame:
     """Run ALTER TABLE. All of its changes are checked before the first is made."""

@@ -38,7 +38,7 @@ from memwal_sql.table import Table
 _PREFIX = f"{FORMAT.lower()}."
 
 
-def created(
+def run_create_table(
     ctx: datafusion.SessionContext,
     statement: Statement,
     tree: CreateTable,

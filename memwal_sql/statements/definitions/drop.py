@@ -21,7 +21,7 @@ from memwal_sql.statements.queries.planning import answer
 from memwal_sql.storage.objects.open import refuse_linked_root
 
 
-def dropped(
+def run_drop(
     ctx: datafusion.SessionContext, statement: Statement, named: Named
 ) -> datafusion.DataFrame | None:
     """Run `DROP TABLE [IF EXISTS] t` for a MemWAL table; None for another table.

@@ -21,7 +21,7 @@ from memwal_sql.statements.queries.planning import answer, values
 _DEFAULT_KIND = "BTREE"
 
 
-def created_index(
+def run_create_index(
     ctx: datafusion.SessionContext,
     statement: Statement,
     index: CreateIndex,
@@ -45,7 +45,7 @@ def created_index(
     return answer(ctx, pa.table({}))
 
 
-def dropped_index(
+def run_drop_index(
     ctx: datafusion.SessionContext, statement: Statement, index: DropIndex
 ) -> datafusion.DataFrame:
     """Run `DROP INDEX [IF EXISTS] name ON t`."""
