@@ -260,7 +260,7 @@ class Merge(Change):
         if when.action == INSERT:
             columns = [values.get(f.name, pa.nulls(len(places), f.type)) for f in schema]
             is_absent = looked_up and self._keeps_key(when)
-            return RowAction(INSERT, pa.table(columns, schema=schema), replaces=is_absent)
+            return RowAction(INSERT, pa.table(columns, schema=schema), checks_keys=not is_absent)
         old = rows.tables["target"].take(places)
         if when.action == DELETE:
             return RowAction(DELETE, old)

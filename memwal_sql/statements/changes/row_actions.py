@@ -37,14 +37,14 @@ class RowAction:
         rows: the new rows, in the table's columns and types; deleted rows as they were, or their
             keys.
         before: the old keys of updated rows, if the statement sets key columns.
-        replaces: whether inserted rows may replace others, or are known to have new keys; if not,
-            their keys are looked up.
+        checks_keys: whether the keys of inserted rows are looked up, as they must be new; not where
+            the rows may replace others, or their keys were looked up before.
     """
 
     kind: str
     rows: pa.Table
     before: pa.Table | None = None
-    replaces: bool = False
+    checks_keys: bool = True
 
 
 def row_changes(target: Target, actions: Sequence[RowAction]) -> RowChanges:
@@ -64,7 +64,7 @@ def row_changes(target: Target, actions: Sequence[RowAction]) -> RowChanges:
     updated = (a.rows if a.before is None else a.before for a in actions if a.kind == UPDATE)
     _check_once(keys([*(a.rows for a in actions if a.kind == DELETE), *updated]), _MATCHED)
     _check_once(keys(action.rows for action in written), _GIVEN)
-    inserted = (action.rows for action in actions if action.kind == INSERT and not action.replaces)
+    inserted = (action.rows for action in actions if action.kind == INSERT and action.checks_keys)
     new = keys([*inserted, *(new for _, new in moved)])
     if new.num_rows:
         gone_keys = frozenset(KeyBatch(gone).values)
