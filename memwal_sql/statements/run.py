@@ -146,9 +146,9 @@ def _answered(
         text = statement.source.original.strip().rstrip(";")
         session = search_functions(ctx)
         described = Description(None, session.actor, text)
-        reads = partial(Reading, ctx, parameters, change.target)
+        make = partial(Reading, ctx, parameters, change.target)
         with change.target.same_columns():
-            rows = change.run(reads, session.isolation, described)
+            rows = change.run(make, session.isolation, described)
         if (transaction := open_transaction(ctx)) is not None:
             transaction.note(text)
         return answer(ctx, rows)

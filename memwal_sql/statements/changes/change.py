@@ -18,7 +18,7 @@ from memwal_sql.statements.changes.target import Target
 from memwal_sql.write.conditional.resolve import RowChanges
 from memwal_sql.write.coordinator import Description
 
-Reads = Callable[[], Reading]
+MakeReading = Callable[[], Reading]
 
 
 class Change(ABC):
@@ -50,17 +50,17 @@ class Change(ABC):
         """The result without RETURNING, from the kind of change of each row."""
         return {"count": len(kinds)}
 
-    def run(self, reads: Reads, isolation: str, description: Description) -> pa.Table:
+    def run(self, make: MakeReading, isolation: str, description: Description) -> pa.Table:
         """Run it durably, or stage it in the session's transaction, and return the rows of
-        RETURNING, or counts. Each attempt `reads` in a state of its own."""
+        RETURNING, or counts. `make` makes the queries of each attempt, in a state of their own."""
         done: list[_Done] = []
 
         def read(keys: pa.Table | None) -> RowChanges:
-            reading = reads()
+            reading = make()
             actions = self.actions(reading, keys)
             if keys is None:
                 done.clear()
-            else:
+            else:  # no action has keys `before`: a statement that sets keys `reruns_all`
                 actions = [replace(action, rows=with_keys(action.rows, keys)) for action in actions]
                 done[:] = [part.without(keys) for part in done]
             changes = row_changes(self.target, actions)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from exec_nodes.keys.keys import KeyBatch
 from memwal_sql.arguments import quoted
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.statements.changes.change import Change, Reads
+from memwal_sql.statements.changes.change import Change, MakeReading
 from memwal_sql.statements.changes.fitting import fitted
 from memwal_sql.statements.changes.merge import MATCHED, NEW, Merge, On, When
 from memwal_sql.statements.changes.reading import Reading
@@ -101,12 +101,12 @@ class Upsert(Change):
         rows = self.given.whole_rows(reading)
         return [RowAction(INSERT, one_a_key(self.target, rows, "last"), checks_keys=False)]
 
-    def run(self, reads: Reads, isolation: str, description: Description) -> pa.Table:
+    def run(self, make: MakeReading, isolation: str, description: Description) -> pa.Table:
         """Write the rows, whatever exists. A query over the table itself is run again for rows that
         another writer changed meanwhile."""
-        reading = reads()
+        reading = make()
         if self.given.may_read_target(reading):
-            return super().run(reads, isolation, description)
+            return super().run(make, isolation, description)
         rows = self.given.whole_rows(reading)
         answer = self._answer(reading, rows)
         if rows.num_rows:
@@ -124,18 +124,18 @@ class Upsert(Change):
 class Overwrite(Upsert):
     """Rows that replace all rows."""
 
-    def run(self, reads: Reads, isolation: str, description: Description) -> pa.Table:
+    def run(self, make: MakeReading, isolation: str, description: Description) -> pa.Table:
         """Write the rows; a query over the table sees all rows that are replaced."""
         table = self.target.table
         answers: list[pa.Table] = []
 
         def read() -> pa.Table:
-            reading = reads()
+            reading = make()
             rows = one_a_key(self.target, self.given.whole_rows(reading), "last")
             answers.append(self._answer(reading, rows))
             return rows
 
-        rows = read if self.given.may_read_target(reads()) else read()
+        rows = read if self.given.may_read_target(make()) else read()
         table.refresh()
         if not table.schema.equals(self.target.columns):
             raise self.target.changed(table.schema)
