@@ -26,7 +26,7 @@ class Delete(Change):
         """`others` and `condition` are clauses as written, as parts of a SELECT."""
         super().__init__(target, returning)
         self._matches = bool(others)
-        self._where = f"FROM {target.source}{others} {condition}"
+        self._where = f"FROM {target.from_item}{others} {condition}"
 
     @property
     def query(self) -> str:

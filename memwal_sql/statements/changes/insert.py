@@ -176,10 +176,10 @@ class InsertOver(Merge):
         return self.given.query
 
     def counts(self, kinds: Sequence[str]) -> dict[str, int]:
-        """All."""
+        """The number of all changes."""
         return {"count": len(kinds)}
 
-    def read(self, reading: Reading) -> tuple[pa.Table, Sequence[When]]:
+    def source_and_whens(self, reading: Reading) -> tuple[pa.Table, Sequence[When]]:
         """The rows and the clauses."""
         rows = self.given.rows(reading)
         if self._keep is not None:

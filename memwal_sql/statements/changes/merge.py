@@ -42,14 +42,14 @@ class When:
         condition: the text as written; empty for none.
         action: `INSERT`, `UPDATE`, `DELETE`, or empty for DO NOTHING.
         values: column name -> expression.
-        lacking: if the values are `*`, makes the error for columns that the source lacks.
+        lacking_error: if the values are `*`, makes the error for columns that the source lacks.
     """
 
     of: str
     condition: str
     action: str
     values: Mapping[str, str] = field(default_factory=dict)
-    lacking: Callable[[Sequence[str]], InvalidCallError] | None = None
+    lacking_error: Callable[[Sequence[str]], InvalidCallError] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +60,12 @@ class On:
         text: the condition.
         key: key column -> the expression over the source that it equals; empty unless the condition
             says so for the whole key.
-        covered: whether the condition says nothing else.
+        key_only: whether the condition says nothing else.
     """
 
     text: str
     key: Mapping[str, str]
-    covered: bool = True
+    key_only: bool = True
 
 
 class Merge(Change):
@@ -107,7 +107,7 @@ class Merge(Change):
         }
         join = joins[NEW in kinds, ALONE in kinds]
         source = f"(SELECT * FROM {self._source}) AS {self._alias}"
-        return f"SELECT * FROM {self._named(self.target.text)} {join} {source} ON {self._on.text}"
+        return f"SELECT * FROM {self.target.from_item} {join} {source} ON {self._on.text}"
 
     def counts(self, kinds: Sequence[str]) -> dict[str, int]:
         """The number of all changes, and of each kind."""
@@ -115,18 +115,18 @@ class Merge(Change):
         return {"count": len(kinds), **by_kind}
 
     def actions(self, reading: Reading, keys: pa.Table | None) -> list[RowAction]:
-        """The changes of all clauses, in order."""
-        source, whens = self.read(reading)
+        """The changes of all clauses, in order, to all rows, whatever `keys` are given."""
+        source, whens = self.source_and_whens(reading)
         lacking = [n for n in self.target.columns.names if n not in source.column_names]
         for when in whens:
-            if when.lacking is not None and lacking:
-                raise when.lacking(lacking)
+            if when.lacking_error is not None and lacking:
+                raise when.lacking_error(lacking)
         alone = [when for when in whens if when.of == ALONE]
-        keys = None if alone or not self._on.key else self._keys(reading, source)
-        remaining = self._joined(reading, source, alone, keys)
+        source_keys = None if alone or not self._on.key else self._source_keys(reading, source)
+        remaining = self._joined(reading, source, alone, source_keys)
         # A computed key may be another one when its row is inserted.
-        is_own = self._own_columns(source, self._on.key) is not None
-        looked_up = keys is not None and self._on.covered and is_own
+        is_own = self._source_columns(source, self._on.key) is not None
+        looked_up = source_keys is not None and self._on.key_only and is_own
         actions = []
         for when in whens:
             rows = remaining[when.of]
@@ -136,7 +136,7 @@ class Merge(Change):
             remaining[when.of] = rows.without(places)
         return actions
 
-    def read(self, reading: Reading) -> tuple[pa.Table, Sequence[When]]:
+    def source_and_whens(self, reading: Reading) -> tuple[pa.Table, Sequence[When]]:
         """The rows of the source, and the clauses."""
         return reading.rows(f"SELECT * FROM {self._source}"), self.whens
 
@@ -147,7 +147,7 @@ class Merge(Change):
         table."""
         names = self.target.columns.names
         target_rows = None if keys is None else self._target_rows(reading, keys)
-        if keys is not None and target_rows is not None and self._on.covered:
+        if keys is not None and target_rows is not None and self._on.key_only:
             return self._paired(source, keys, target_rows)
         number = f"{self._alias}.{ROW}"
         tables = (
@@ -182,11 +182,11 @@ class Merge(Change):
             others += [when.condition or "1 = 1", *when.values.values()]
         return reading.get(keys_of(self.target, [keys.drop_null()]), others)
 
-    def _keys(self, reading: Reading, source: pa.Table) -> pa.Table | None:
+    def _source_keys(self, reading: Reading, source: pa.Table) -> pa.Table | None:
         """The keys that the condition gives to the source's rows; None if it does not compare them
         by value."""
         key, schema = list(self.target.table.primary_key), self.target.columns
-        key_rows = self._own_columns(source, self._on.key)
+        key_rows = self._source_columns(source, self._on.key)
         if key_rows is None:
             shown = [f"{text} AS {quoted(name)}" for name, text in self._on.key.items()]
             with reading.tables(source=source) as of:
@@ -202,7 +202,9 @@ class Merge(Change):
                 return None
         return pa.table(columns, key)
 
-    def _own_columns(self, source: pa.Table | None, values: Mapping[str, str]) -> pa.Table | None:
+    def _source_columns(
+        self, source: pa.Table | None, values: Mapping[str, str]
+    ) -> pa.Table | None:
         """The values of expressions, by name, if each is a column of the source."""
         if source is None:
             return None if values else pa.table({})
@@ -229,9 +231,9 @@ class Merge(Change):
     ) -> tuple[pa.Array, dict[str, Column]]:
         """The positions of the rows that a clause takes, ascending, and its values for each."""
         schema = self.target.columns
-        own_columns = None if when.condition else self._own_columns(rows.source, when.values)
-        if own_columns is not None:
-            fitting = {name: fitted(own_columns[name], schema.field(name)) for name in when.values}
+        columns = None if when.condition else self._source_columns(rows.source, when.values)
+        if columns is not None:
+            fitting = {name: fitted(columns[name], schema.field(name)) for name in when.values}
             return pa.array(np.arange(len(rows))), fitting
         with reading.tables(**rows.tables) as of:
             source = f"{of.get('source')} AS {self._alias}"
@@ -243,8 +245,8 @@ class Merge(Change):
                 number, both = ROW, source if when.of == NEW else target
             shown = [f"{text} AS {quoted(name)}" for name, text in when.values.items()]
             where = f"WHERE {when.condition}" if when.condition else ""
-            columns = ", ".join([f"{number} AS {ROW}", *shown])
-            computed = reading.rows(f"SELECT {columns} FROM {both} {where}").sort_by(_ROW)
+            items = ", ".join([f"{number} AS {ROW}", *shown])
+            computed = reading.rows(f"SELECT {items} FROM {both} {where}").sort_by(_ROW)
         values = {name: fitted(computed[name], schema.field(name)) for name in when.values}
         return one_array(computed[_ROW]), values
 

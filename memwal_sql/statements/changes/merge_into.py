@@ -56,9 +56,9 @@ def _on(statement: Statement, tree: syntax.Merge, target: Target, alias: str) ->
                 key[column[-1]] = source_column(statement, other, alias)
     primary_key = target.table.primary_key
     if not set(primary_key) <= set(key):
-        return On(text, {}, covered=False)
+        return On(text, {}, key_only=False)
     named = {name: key[name] for name in primary_key}
-    return On(text, named, covered=tree.conjuncts == len(primary_key))
+    return On(text, named, key_only=tree.conjuncts == len(primary_key))
 
 
 def _is_of(expression: Expression, alias: str) -> bool:
@@ -78,8 +78,8 @@ def _when(statement: Statement, clause: syntax.When, target: Target, alias: str,
         values = assignments(statement, clause.sets, target, alias)
     if clause.action == UPDATE:
         values = {name: text for name, text in values.items() if on.key.get(name) != text}
-    lacking = None if clause.star is None else partial(_lacking, statement, clause.star)
-    return When(clause.of, condition, clause.action, values, lacking)
+    error = None if clause.star is None else partial(_lacking_error, statement, clause.star)
+    return When(clause.of, condition, clause.action, values, error)
 
 
 def _inserted(
@@ -95,7 +95,7 @@ def _inserted(
     return dict(zip(names, texts, strict=True))
 
 
-def _lacking(statement: Statement, place: int, names: Sequence[str]) -> InvalidCallError:
+def _lacking_error(statement: Statement, place: int, names: Sequence[str]) -> InvalidCallError:
     """The error for a `*` at a place, for columns that the source lacks."""
     return statement.error(
         f"the source lacks the columns {list(names)} of the table: name those to write, as in "

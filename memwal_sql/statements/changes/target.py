@@ -65,7 +65,7 @@ class Target:
         return quoted(self.name_of_columns)
 
     @property
-    def source(self) -> str:
+    def from_item(self) -> str:
         """The table in FROM, under its name alone, so that no other table can have that name."""
         return f"{self.text} AS {self.qualifier}"
 

@@ -35,7 +35,7 @@ class Update(Change):
         SELECT."""
         super().__init__(target, returning)
         self._values = values
-        self._where = f"FROM {target.source}{others} {condition}"
+        self._where = f"FROM {target.from_item}{others} {condition}"
         key = target.table.primary_key
         self.reruns_all = bool(set(key) & set(values))
 
