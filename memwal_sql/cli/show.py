@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import typer
 
 from memwal_sql import transactions
@@ -62,8 +63,12 @@ def info(
 
 
 def regions(uri: Uri, options: StorageOptions = None, output: OutputOption = Output.TABLE) -> None:
-    """List the regions: values, writer epoch, positions, generations."""
-    show_rows(opened(uri, options).regions(), output, "no regions: nothing was written yet")
+    """List the regions: writer epoch, generations, rows that wait; in JSON also ids, values and
+    positions."""
+    rows = opened(uri, options).regions()
+    if output is Output.TABLE:
+        rows = _for_people(rows)
+    show_rows(rows, output, "no regions: nothing was written yet")
 
 
 def generations(
@@ -99,6 +104,22 @@ def history(
     tables = [opened(uri, options) for uri in uris]
     rows = transactions.history(*tables, actor=actor, limit=limit)
     show_rows(rows, output, "no transactions")
+
+
+def _for_people(regions: pa.Table) -> pa.Table:
+    """The columns that fit into a terminal. What is flushed has generations below the current."""
+    merged = regions["merged_generation"]
+    flushed = pc.subtract(regions["current_generation"], 1)
+    return pa.table(
+        {
+            "region": regions["region"],
+            "status": regions["status"],
+            "epoch": regions["writer_epoch"],
+            "merged": merged,
+            "to merge": pc.subtract(flushed, merged),
+            "unflushed": regions["unflushed_rows"],
+        }
+    )
 
 
 def _show_older(mem_wals: list[OlderMemWal], output: Output) -> None:

@@ -66,7 +66,14 @@ def test_lists_of_regions_generations_and_wal_entries(table: Any) -> None:
     assert as_json("wal", table.uri, "--limit", 1) == entries[-1:]
     for command in ("regions", "generations", "wal"):
         lines = call(command, table.uri).splitlines()
-        assert "region_id" in lines[0] and len(lines) > 2
+        assert "region" in lines[0] and len(lines) > 2
+    listed = [line.split() for line in call("regions", table.uri).splitlines()]
+    assert listed[0] == ["region", "status", "epoch", "merged", "to", "merge", "unflushed"]
+    assert [line[:5] for line in listed[1:]] == [
+        [f"id_bucket={n}", "active", "1", "0", "1"] for n in range(2)
+    ]
+    assert sum(int(line[5]) for line in listed[1:]) == 2
+    assert max(map(len, call("regions", table.uri).splitlines())) <= 80
 
 
 def test_an_empty_table_has_empty_lists(tmp_path: Path) -> None:
