@@ -5,8 +5,9 @@ CALL memwal.collect_garbage('events', older_than => INTERVAL '2 hours', dry_run 
 """
 
 import inspect
-from collections.abc import Mapping
-from datetime import timedelta
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import datafusion
@@ -14,12 +15,48 @@ import pyarrow as pa
 
 from memwal_native.syntax import Call
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.maintain.loop import run_all_jobs
 from memwal_sql.session.table_functions import search_functions, table_name
 from memwal_sql.statements.queries.parsed import Statement
 from memwal_sql.statements.queries.planning import answer, time_of, values
 
 _SCHEMA = "memwal"
-# Methods of a table that can be called -> the column of their result, None for a table.
+
+
+def _create_tag(table: Any, name: str, version: int | None = None) -> int:
+    named: int = table.snapshot_regions() if version is None else version
+    table.tags.create(name, named)
+    return named
+
+
+def _drop_tag(table: Any, name: str) -> None:
+    table.tags.delete(name)
+
+
+def _restore(
+    table: Any,
+    version: int | str | None = None,
+    timestamp: datetime | None = None,
+    checkpoint: str | None = None,
+) -> int:
+    rows: int = table.restore(version, timestamp=timestamp, checkpoint=checkpoint).rows
+    return rows
+
+
+def _run_all_jobs(table: Any) -> pa.Table:
+    runs = run_all_jobs(table)
+    names = ("job", "outcome", "seconds")
+    return pa.table({name: [getattr(run, name) for run in runs] for name in names})
+
+
+# Procedures that are not methods of a table.
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "create_tag": _create_tag,
+    "drop_tag": _drop_tag,
+    "restore": _restore,
+    "run_all_jobs": _run_all_jobs,
+}
+# Procedures, methods of a table and these -> the column of their result, None for a table.
 _PROCEDURES: Mapping[str, pa.Field | None] = {
     "build_indexes": pa.field("index", pa.string()),
     "check": None,
@@ -27,10 +64,14 @@ _PROCEDURES: Mapping[str, pa.Field | None] = {
     "checkpoints": None,
     "collect_garbage": None,
     "compact": pa.field("fragments", pa.uint64()),
+    "create_tag": pa.field("version", pa.uint64()),
     "drop_checkpoint": None,
     "drop_index": None,
+    "drop_tag": None,
     "flush": pa.field("regions", pa.uint64()),
     "merge": pa.field("generations", pa.uint64()),
+    "restore": pa.field("rows", pa.uint64()),
+    "run_all_jobs": None,
     "snapshot_regions": pa.field("version", pa.uint64()),
 }
 # Parameters that a statement can't give a value for.
@@ -42,7 +83,7 @@ def run_call(
     ctx: datafusion.SessionContext, statement: Statement, call: Call, parameters: Mapping[str, Any]
 ) -> datafusion.DataFrame | None:
     """Run `CALL memwal.procedure('table', argument, name => argument, ...)` and return the result
-    of the `Table` method of that name. None for a procedure in another schema.
+    of the `Table` method or the function of that name. None for a procedure in another schema.
 
     Raises InvalidCallError, with the place, for an unknown procedure, table or argument.
     """
@@ -61,7 +102,8 @@ def run_call(
     if registered is None:
         message = "the session has no MemWAL table of this name"
         raise statement.error(message, call.arguments[0][1].start)
-    method = getattr(registered[0], name)
+    table, function = registered[0], _FUNCTIONS.get(name)
+    method = getattr(table, name) if function is None else partial(function, table)
     taken = [p for p in inspect.signature(method).parameters.values() if p.name not in _LEFT_OUT]
     try:
         bound = inspect.Signature(taken).bind(*positional[1:], **named)

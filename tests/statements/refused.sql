@@ -248,6 +248,12 @@ CALL memwal.merge('t', progress => 1) !! merge takes \(table, regions\): .*progr
 CALL memwal.merge('t', ['a'], 1) !! merge takes \(table, regions\): too many
 CALL memwal.check('t', 1) !! check takes \(table\): too many
 CALL memwal.checkpoint('t') !! takes \(table, name, expires\): missing .*'name'
+CALL memwal.restore('t') !! give a version, a timestamp or a checkpoint
+CALL memwal.restore('t', 1, checkpoint => 'x') !! give one of version, timestamp and checkpoint
+CALL memwal.restore('t', timestamp => TIMESTAMP '2020-01-01T00:00:00') !! before the oldest version
+CALL memwal.create_tag('t') !! create_tag takes \(table, name, version\): missing .*'name'
+CALL memwal.create_tag('t', 'x', 99) !! version 99 can't be tagged 'x'
+CALL memwal.drop_tag('t', 'x') !! no tag 'x'
 CALL memwal.collect_garbage('t', true) !! takes \(table, dry_run, older_than, vers
 CALL memwal.build_indexes('t', ['a', 'b']) !! 'a'
 CALL memwal.merge('t', regions => 'a', 1) !! positional argument

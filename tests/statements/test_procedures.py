@@ -60,6 +60,33 @@ def test_jobs_are_called_by_statements(table: mw.Table, ctx: mw.SessionContext) 
     assert live(ctx) == {0: 7, 1: 1, 2: 2, 3: 3}
 
 
+def test_states_are_named_and_restored_by_statements(
+    table: mw.Table, ctx: mw.SessionContext
+) -> None:
+    ctx.sql("CALL memwal.flush('t')")
+    [first] = ctx.sql("CALL memwal.create_tag('t', 'first')").to_pylist()
+    assert ctx.sql(
+        "CALL memwal.create_tag('t', name => 'same', version => $v)", v=first["version"]
+    ).to_pylist() == [first]
+    assert table.tags.list() == {"first": first["version"], "same": first["version"]}
+    ctx.sql("CALL memwal.checkpoint('t', 'kept')")
+    ctx.sql("UPDATE t SET n = -1")
+    for argument, value, written in (
+        ("$x", "first", 5),
+        ("checkpoint => $x", "kept", 3),
+        ("version => $x", first["version"], 3),
+    ):
+        ctx.sql("DELETE FROM t WHERE id > 1")
+        rows = ctx.sql(f"CALL memwal.restore('t', {argument})", x=value)
+        assert rows.to_pylist() == [{"rows": written}]
+        assert live(ctx) == {n: n for n in range(5)}
+    ctx.sql("CALL memwal.drop_tag('t', 'same')")
+    assert list(table.tags) == ["first"]
+    runs = ctx.sql("CALL memwal.run_all_jobs('t')").to_pylist()
+    assert [run["job"] for run in runs] == ["flush", "merge", "index", "compact", "snapshot", "gc"]
+    assert live(ctx) == {n: n for n in range(5)}
+
+
 def test_a_flush_flushes_whatever_is_not_flushed(table: mw.Table, ctx: mw.SessionContext) -> None:
     flushed = "SELECT num_rows FROM \"t$generations\" WHERE state = 'flushed' ORDER BY generation"
     assert ctx.sql("CALL memwal.flush('t')").to_pylist() == [{"regions": 1}]  # a closed writer's
