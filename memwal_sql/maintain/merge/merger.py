@@ -41,7 +41,7 @@ LEAST_PASS_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True)
-class _Share:
+class RegionShare:
     """One region's share of a commit: generations by number, and the rows of each."""
 
     region: RegionReader
@@ -59,12 +59,12 @@ class _Pass:
 
 
 @dataclass(frozen=True)
-class _Next:
+class NextMerge:
     """The generations of the next commit, over the base version whose progress they follow; none if
     all are merged. `is_last` says that nothing will be left afterwards."""
 
     base: BaseTable
-    shares: Sequence[_Share] = ()
+    shares: Sequence[RegionShare] = ()
     passes: Sequence[_Pass] = ()
     is_last: bool = True
 
@@ -160,14 +160,14 @@ class Merger:
         uri, regions = self._context.uri, len(manifests)
         _log.info("recorded %d regions of %s in version %d", regions, uri, version)
 
-    def _next(self, last: Mapping[RegionReader, int]) -> _Next:
+    def _next(self, last: Mapping[RegionReader, int]) -> NextMerge:
         """The generations to merge next, over the base version with that progress."""
         before = None
         while True:
             base = load_base(self._context, latest_dataset(self._context))
             behind = _behind(base, last)
             if not behind:
-                return _Next(base)
+                return NextMerge(base)
             try:
                 shares = self._together(base, _disjoint(base, behind))
             except RepairError:
@@ -180,9 +180,9 @@ class Merger:
                 passes = list(self._passes(shares))
                 merged = {share.region: share.generations[-1] for share in shares}
                 is_last = all(merged.get(region) == last[region] for region in behind)
-                return _Next(base, shares, passes, is_last)
+                return NextMerge(base, shares, passes, is_last)
 
-    def _together(self, base: BaseTable, behind: Mapping[RegionReader, range]) -> list[_Share]:
+    def _together(self, base: BaseTable, behind: Mapping[RegionReader, range]) -> list[RegionShare]:
         """The next generations of each region that fit into one commit: Lance reads the base
         table's keys, and makes a version, once for all of them.
 
@@ -214,7 +214,7 @@ class Merger:
             if parts:
                 closed.add(region)
         return [
-            _Share(region, behind[region][: len(rows)], newest_of(rows) if rows[1:] else rows)
+            RegionShare(region, behind[region][: len(rows)], newest_of(rows) if rows[1:] else rows)
             for region, rows in together.items()
         ]
 
@@ -251,7 +251,7 @@ class Merger:
         except RepairError as error:
             return error
 
-    def _passes(self, shares: Sequence[_Share]) -> Iterator[_Pass]:
+    def _passes(self, shares: Sequence[RegionShare]) -> Iterator[_Pass]:
         """Tombstones first, as they need their keys only, then the other rows: in slices where they
         are of one generation, which may be too large."""
         deletes = [sum(part.deletes.num_rows for part in share.rows) for share in shares]
@@ -272,7 +272,7 @@ class Merger:
         remote = self._context.store.remote
         return pa.concat_tables(map_remote(remote, GenerationRows.read_all, generations))
 
-    def _merge(self, lease: Lease, work: _Next) -> None:
+    def _merge(self, lease: Lease, work: NextMerge) -> None:
         key, progress = work.base.info.primary_key, work.base.details.merged_generations
         generations = {share.region.region_id: share.generations for share in work.shares}
         writer = PassWriter(work.base.dataset, key, generations, progress)
@@ -339,7 +339,7 @@ def _flushed(region: RegionReader, generation: int) -> FlushedGeneration | None:
     return next((flushed for flushed in listed if flushed.generation == generation), None)
 
 
-def _is_recorded(context: TableContext, work: _Next) -> bool:
+def _is_recorded(context: TableContext, work: NextMerge) -> bool:
     """Whether readers of a version that holds a part of the generations find all of them."""
     recorded = {
         manifest.region_id: manifest for manifest in recorded_regions(context, work.base) or ()
