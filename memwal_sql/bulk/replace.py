@@ -18,14 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from uuid import UUID, uuid4
 
 import lance
 import pyarrow as pa
 import pyarrow.compute as pc
-from lance.fragment import DeletionFile, FragmentMetadata, write_fragments
+from lance.fragment import FragmentMetadata, write_fragments
 
 from exec_nodes.evolution.project import same_columns
 from exec_nodes.lance.reading import written
@@ -36,7 +36,7 @@ from memwal_sql.maintain.details import details_of, latest_dataset
 from memwal_sql.maintain.lease import PUBLISHING, Lease, maintenance_lease
 from memwal_sql.state.base_table import BaseTable, stored_columns
 from memwal_sql.state.context import TableContext
-from memwal_sql.storage.base.commits import base_commit
+from memwal_sql.storage.base.commits import base_commit, emptied
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.retries import over_conflicts
 from memwal_sql.storage.wal.entry import TOMBSTONE
@@ -135,8 +135,7 @@ class Replacement:
 
         Lance takes an update over a merge or an append that came in between and only added rows, of
         the same keys maybe; its overwrite drops the MemWAL index (rule 22). Its merge of columns is
-        refused for whatever changes rows. That must name all fragments, and leaves out those of
-        which every row is deleted: so nobody reads the deletion files, and there are none.
+        refused for whatever changes rows. That must name all fragments.
         """
         merged = details_of(self.context, dataset).merged_generations
         if any(
@@ -145,24 +144,13 @@ class Replacement:
         ):
             # It would hide new rows, or show among them.
             raise ConflictError("generations were flushed since")
-        old = [_emptied(fragment.metadata) for fragment in dataset.get_fragments()]
+        old = [emptied(fragment.metadata) for fragment in dataset.get_fragments()]
         operation = lance.LanceOperation.Merge([*old, *fragments], dataset.lance_schema)
         with base_commit(self.context.uri, "the new rows"):
             committed = lance.LanceDataset.commit(
                 dataset, operation, read_version=dataset.version, max_retries=0
             )
         return int(committed.version)
-
-
-def _emptied(fragment: FragmentMetadata) -> FragmentMetadata:
-    deleted = DeletionFile(
-        read_version=0,
-        id=0,
-        file_type="array",
-        num_deleted_rows=fragment.physical_rows,
-        base_id=None,
-    )
-    return replace(fragment, deletion_file=deleted)
 
 
 def _live(

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+
+from lance.fragment import DeletionFile, FragmentMetadata
 
 from exec_nodes.lance.errors import BASE_NAME, damaged, is_cut, is_not_found, lance_panics
 from memwal_sql.errors import (
@@ -76,3 +79,16 @@ def half_done(what: str, of: type[RetryError] = RetryError) -> Iterator[None]:
         ended = isinstance(error, DeadlineExceededError)
         kind = DeadlineExceededError if ended else OutcomeUnknownError
         raise kind(f"{what}: {error}") from error
+
+
+def emptied(fragment: FragmentMetadata) -> FragmentMetadata:
+    """The fragment with every row deleted. Lance's merge of columns leaves it out, so nobody reads
+    the deletion file, and there is none."""
+    deleted = DeletionFile(
+        read_version=0,
+        id=0,
+        file_type="array",
+        num_deleted_rows=fragment.physical_rows,
+        base_id=None,
+    )
+    return replace(fragment, deletion_file=deleted)
