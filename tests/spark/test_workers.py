@@ -36,6 +36,14 @@ def test_an_interpreter_without_the_package_is_refused_with_the_remedy(
         check_workers(spark.sparkContext)
 
 
+def test_a_worker_that_kept_a_table_reads_its_columns_of_now(uri: str) -> None:
+    mw.create_table(uri, pa.schema({"id": pa.int64()}), "id")
+    options = Options(uri, {})
+    assert table_of(options).schema.names == ["id"]
+    mw.open_table(uri).add_columns(pa.field("new", pa.int64()))
+    assert table_of(options).schema.names == ["id", "new"]
+
+
 def test_workers_spare_their_modules_each_collection_and_the_program_does_not(
     spark: SparkSession, uri: str
 ) -> None:
