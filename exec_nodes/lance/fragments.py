@@ -24,6 +24,13 @@ _ROW_ID = "_rowid"
 FRAGMENT_BITS = 32
 
 
+def fragments_of_task(dataset: Any, number: int, tasks: int) -> list[Any]:
+    """The share of a task in the fragments of a version, where so many tasks are about to have the
+    same number of rows."""
+    fragments = sorted(dataset.get_fragments(), key=lambda each: -each.metadata.num_rows)
+    return fragments[number::tasks]
+
+
 def fragment_identity(place: str, fragment: Any) -> Hashable:
     """Identifies the values of a fragment of the table at `place`, in every version, whatever rows
     were deleted. Resident columns are keyed by this and by the column's field id.

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
+import lance
 from lance.mem_wal import CompactedSsTable
 
+from exec_nodes.lance.errors import BASE_NAME, lance_errors
 from memwal_sql.errors import ConflictError, NotFoundError, RepairError
 from memwal_sql.maintain.lease import Lease, Unfinished, maintenance_lease
 from memwal_sql.state.base_table import open_latest
@@ -28,6 +30,7 @@ from memwal_sql.storage.base.memwal_index import (
     read_details_at,
 )
 from memwal_sql.storage.base.merge_token import MergeProgress, pass_shard, regions_in
+from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.paths import WRITTEN_FOLDERS
 from memwal_sql.storage.retries import over_conflicts
 
@@ -51,6 +54,15 @@ def latest_dataset(context: TableContext, *, for_tags: bool = False) -> Any:
     """
     context.store.refuse_links(WRITTEN_FOLDERS)
     return open_latest(context, for_tags=for_tags)
+
+
+def dataset_at(context: TableContext, version: int) -> Any:
+    """The base table at a version, for a task that writes files which another process commits."""
+    context.store.refuse_links(WRITTEN_FOLDERS)
+    with lance_errors(BASE_NAME, context.uri):
+        return lance.dataset(
+            lance_uri(context.uri), version=version, storage_options=context.storage_options
+        )
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from memwal_sql.spark.maintenance import (
     collect_garbage,
     compact,
     merge,
+    parallelism,
     snapshot_regions,
 )
 from memwal_sql.spark.regions import repartition_by_region
@@ -48,7 +49,6 @@ def register(spark: SparkSession) -> None:
     package.
     """
     check_workers(spark.sparkContext)
-    parallelism = max(2, spark.sparkContext.defaultParallelism)
     # A class of the session's own: nothing else of a session reaches a data source.
-    source = type("SessionDataSource", (MemWalDataSource,), {"parallelism": parallelism})
+    source = type("SessionDataSource", (MemWalDataSource,), {"parallelism": parallelism(spark)})
     spark.dataSource.register(source)

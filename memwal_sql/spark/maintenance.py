@@ -1,8 +1,9 @@
-"""Maintenance as Spark jobs: one task per region, index or group of fragments.
+"""Maintenance as Spark jobs, whose tasks share the work of a method of `Table`.
 
-A task does the same as the method of `Table`, so jobs may run at the same time as each other, as
-jobs of other processes and as writers; one that dies has lost nothing but its time, and running it
-again goes on where it stopped. Descriptions in Spark's UI say what runs.
+Tasks do what that does, or write files that the driver commits as that does. So jobs may run at
+the same time as each other, as jobs of other processes and as writers; one that dies has lost
+nothing but its time, and running it again goes on where it stopped. Descriptions in Spark's UI say
+what runs.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
+from typing import TypeVar
 
 import pyarrow as pa
-from lance.optimize import CompactionTask
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 
 from memwal_sql.create import open_table
 from memwal_sql.maintain.compact.compactor import Extent
@@ -23,9 +24,8 @@ from memwal_sql.maintain.gc.collector import DEFAULT_GRACE
 from memwal_sql.table import Table
 
 _DESCRIPTION = "spark.job.description"
-_RESULT = "item string, done bigint"
-Work = Callable[[Table, str], int]
-Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+S = TypeVar("S")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -42,20 +42,15 @@ class _Place:
 def merge(
     spark: SparkSession, uri: str, storage_options: Mapping[str, str] | None = None
 ) -> dict[str, int]:
-    """Merge what every region has flushed into the base table.
+    """Merge what every region has flushed into the base table, by tasks that share the rows to
+    write and the fragments of the base table; the driver commits what they have written.
 
     Returns how many generations were merged, by region id.
     """
     place = _place(uri, storage_options)
-    regions = place.open().regions()["region_id"].to_pylist()
-    return _run(
-        spark,
-        place,
-        "merging",
-        "regions",
-        regions,
-        lambda table, region: table.merge(regions=[region]),
-    )
+    work = partial(_done, place, Table.merge_share)
+    run = partial(map_shares, spark, f"merging into {uri}", work=work)
+    return place.open().merge_in_tasks(run, parallelism(spark))
 
 
 def build_indexes(
@@ -86,13 +81,9 @@ def compact(spark: SparkSession, uri: str, storage_options: Mapping[str, str] | 
     place = _place(uri, storage_options)
     compactor = place.open().compactor()
     tasks = compactor.plan(Extent())
-    if not tasks:
-        return 0
     text = f"compacting {uri}, {len(tasks)} groups of fragments"
-    rows = run_tasks(
-        spark, text, len(tasks), partial(_compacted, place, tuple(tasks)), "new binary"
-    )
-    return compactor.commit(pickle.loads(row["new"]) for row in rows)  # noqa: S301  # our tasks'
+    work = partial(_done, place, lambda table, task: table.compactor().execute(task))
+    return compactor.commit(map_shares(spark, text, tasks, work))
 
 
 def snapshot_regions(
@@ -122,47 +113,54 @@ def collect_garbage(
     return _run(spark, place, "collecting", "table", ["garbage"], work)["garbage"]
 
 
+def parallelism(spark: SparkSession) -> int:
+    """How many tasks run at once."""
+    return max(2, spark.sparkContext.defaultParallelism)
+
+
 def _place(uri: str, storage_options: Mapping[str, str] | None) -> _Place:
     return _Place(uri, tuple(sorted((storage_options or {}).items())))
 
 
 def _run(
-    spark: SparkSession, place: _Place, verb: str, noun: str, items: Sequence[str], work: Work
+    spark: SparkSession,
+    place: _Place,
+    verb: str,
+    noun: str,
+    items: Sequence[str],
+    work: Callable[[Table, str], int],
 ) -> dict[str, int]:
     """Call `work` for every item in a task of its own."""
-    if not items:
-        return {}
     text = f"{verb} {place.uri}, {len(items)} {noun}"
-    rows = run_tasks(spark, text, len(items), partial(_task, place, tuple(items), work), _RESULT)
-    return {row["item"]: row["done"] for row in rows}
+    done = map_shares(spark, text, items, partial(_done, place, work))
+    return dict(zip(items, done, strict=True))
 
 
-def run_tasks(spark: SparkSession, text: str, count: int, task: Task, result: str) -> Sequence[Row]:
-    """The results of so many tasks, each of which gets its number."""
+def map_shares(
+    spark: SparkSession, text: str, shares: Sequence[S], work: Callable[[S], R]
+) -> list[R]:
+    """The results of `work` for each share, in tasks; `text` says in Spark's UI what they do."""
+    if not shares:
+        return []
     context = spark.sparkContext
     before = context.getLocalProperty(_DESCRIPTION)
     context.setJobDescription(f"memwal: {text}")
     try:
-        return spark.range(0, count, 1, count).mapInArrow(task, result).collect()
+        numbers = spark.range(0, len(shares), 1, len(shares))
+        task = partial(_worked, tuple(shares), work)
+        rows = numbers.mapInArrow(task, "result binary").collect()
     finally:
         context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]  # None unsets it
+    return [pickle.loads(row["result"]) for row in rows]  # noqa: S301  # our tasks'
 
 
-def _compacted(
-    place: _Place, tasks: Sequence[CompactionTask], batches: Iterator[pa.RecordBatch]
+def _worked(
+    shares: tuple[S, ...], work: Callable[[S], R], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    compactor = place.open().compactor()
     for batch in batches:
-        numbers = batch.column(0).to_pylist()
-        results = [pickle.dumps(compactor.execute(tasks[number])) for number in numbers]
-        yield pa.record_batch({"new": pa.array(results, pa.binary())})
+        results = [pickle.dumps(work(shares[number])) for number in batch.column(0).to_pylist()]
+        yield pa.record_batch({"result": pa.array(results, pa.binary())})
 
 
-def _task(
-    place: _Place, items: tuple[str, ...], work: Work, batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    table = place.open()
-    for batch in batches:
-        named = [items[number] for number in batch.column(0).to_pylist()]
-        done = [work(table, item) for item in named]
-        yield pa.record_batch({"item": named, "done": pa.array(done, pa.int64())})
+def _done(place: _Place, work: Callable[[Table, S], R], share: S) -> R:
+    return work(place.open(), share)

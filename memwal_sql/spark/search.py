@@ -6,7 +6,6 @@ their shares. Tasks return locations and scores; the driver reads the columns of
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -33,7 +32,7 @@ from memwal_sql.search.request import (
 )
 from memwal_sql.session.filter_text import prefilters
 from memwal_sql.session.scalar_functions import analyzed
-from memwal_sql.spark.maintenance import run_tasks
+from memwal_sql.spark.maintenance import map_shares, parallelism
 from memwal_sql.spark.options import READ, STORAGE_PREFIX, Options, parse_options
 from memwal_sql.spark.reader import Share, ShareTable, parts_of, shares_of
 from memwal_sql.spark.tables import table_of
@@ -163,8 +162,8 @@ def _searched(
     storage = {f"{STORAGE_PREFIX}{name}": text for name, text in (storage_options or {}).items()}
     given = {"path": uri, "consistency": consistency, **storage}
     options = parse_options(given, READ, "a search")
-    tasks = max(2, spark.sparkContext.defaultParallelism)
-    rows = search_in_shares(options, search, condition, columns, tasks, partial(_run, spark))
+    tasks = parallelism(spark)
+    rows = search_in_shares(options, search, condition, columns, tasks, partial(map_shares, spark))
     kinds = spark_schema(rows.schema)
     batches = [as_spark(batch, arrow_schema(kinds)) for batch in rows.to_batches()]
     return spark.createDataFrame(pa.Table.from_batches(batches, arrow_schema(kinds)), kinds)
@@ -181,7 +180,6 @@ def search_in_shares(
     """The result of a search whose work `run` does, in at most so many tasks. It gets a text that
     says what they do."""
     table = table_of(options)
-    table.refresh()
     schema = table.schema
     names = tuple(schema.names if columns is None else columns)
     requested, filters = search(schema), _filters(condition, schema)
@@ -234,22 +232,3 @@ def _ordinals(whole: Snapshot, share: Share) -> Iterator[int]:
         if number in share.regions:
             yield from range(start, start + len(region.sources))
         start += len(region.sources)
-
-
-def _run(
-    spark: SparkSession, text: str, shares: Sequence[Share], work: Callable[[Share], Any]
-) -> list[Any]:
-    """The results of a task for each share."""
-    if not shares:
-        return []
-    task = partial(_worked, tuple(shares), work)
-    rows = run_tasks(spark, text, len(shares), task, "result binary")
-    return [pickle.loads(row["result"]) for row in rows]  # noqa: S301  # our tasks'
-
-
-def _worked(
-    shares: tuple[Share, ...], work: Callable[[Share], Any], batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        results = [pickle.dumps(work(shares[n])) for n in batch.column(0).to_pylist()]
-        yield pa.record_batch({"result": pa.array(results, pa.binary())})

@@ -12,6 +12,13 @@ from memwal_sql.bulk.replace import Replacement
 from memwal_sql.bulk.rows import RowForm
 from memwal_sql.bulk.stage import FragmentStager, StagedTask, Stager, discard, staging_folder
 from memwal_sql.maintain.compact.compactor import Compactor
+from memwal_sql.maintain.merge.shares import (
+    MergedShare,
+    MergeShare,
+    Run,
+    SharedMerger,
+    merge_share,
+)
 from memwal_sql.read.pinned import PinnedSnapshot, PinnedTable
 from memwal_sql.state.batch_marks import last_complete
 from memwal_sql.storage.region.manifest import RegionManifest
@@ -64,6 +71,23 @@ class SharedTable(MaintainedTable):
         call."""
         self._check_writable("compact")
         return Compactor(self._context, self._regions_now)
+
+    def merge_in_tasks(self, run: Run, tasks: int) -> dict[str, int]:
+        """Merge as `merge` does, by work that at most so many tasks share: `run` calls
+        `merge_share` for each share, on handles of this table in any processes.
+
+        Returns how many generations were merged, by region id.
+        """
+        self._check_writable("merge")
+        merger = SharedMerger(self._context, self._regions_now, run, tasks)
+        regions = self._collector.regions_to_merge()
+        merger.run(regions, self._tracker.loaded)
+        return {str(region.region_id): merger.merged_of[region.region_id] for region in regions}
+
+    def merge_share(self, share: MergeShare) -> MergedShare:
+        """Do the work of one task of a merge."""
+        self._check_writable("merge")
+        return merge_share(self._context, share)
 
     def replace_staged(self, tasks: Sequence[StagedTask]) -> int:
         """Replace all rows by staged ones, in one step for readers.

@@ -130,6 +130,9 @@ WORK: Mapping[str, Callable[[Program], object]] = {
     "drop_index": lambda p: p.table.drop_index("words_idx"),
     "build_indexes": lambda p: p.table.build_indexes(),
     "merge": lambda p: p.table.merge(),
+    "merge in tasks": lambda p: p.table.merge_in_tasks(
+        lambda shares: [p.table.merge_share(share) for share in shares], 2
+    ),
     "compact": lambda p: (p.table.merge(), p.table.compact()),
     "snapshot_regions": lambda p: p.table.snapshot_regions(),
     "checkpoint": lambda p: p.table.checkpoint("now"),

@@ -103,7 +103,7 @@ def test_whatever_holds_storage_options_shows_none_of_their_values(tmp_path: Pat
         MemWalDataSource({**given, "changes": "true"}).streamReader(source.schema()),
         place,
         place.open(),
-        partial(maintenance._task, place, ("item",), maintenance.merge),
+        partial(maintenance._done, place, maintenance.merge),
     ]
     found = reachable(roots)
     kinds = {type(one).__name__ for one in found}

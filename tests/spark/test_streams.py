@@ -14,7 +14,13 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 import memwal_sql as mw
-from memwal_sql.spark import build_indexes, collect_garbage, compact, merge, snapshot_regions
+from memwal_sql.spark import (
+    build_indexes,
+    collect_garbage,
+    compact,
+    merge,
+    snapshot_regions,
+)
 from tests.model.writing import upsert_rows
 from tests.spark.feed import Feed, run, start
 from tests.spark.frames import load, rows

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
-import lance
 from lance.optimize import Compaction, CompactionOptions, CompactionTask, RewriteResult
 
 from exec_nodes.lance.errors import BASE_NAME, lance_errors
@@ -22,7 +21,7 @@ from exec_nodes.lance.indexes import moved_fragments
 from memwal_sql.errors import ConflictError, MaintenanceLostError, UnsupportedError
 from memwal_sql.life_log import life_log
 from memwal_sql.maintain.compact.groups import Fragment, groups_of
-from memwal_sql.maintain.details import latest_dataset, maintenance
+from memwal_sql.maintain.details import dataset_at, latest_dataset, maintenance
 from memwal_sql.maintain.index_builder import build_indexes, column_indexes
 from memwal_sql.maintain.progress import Progress, Report, report_nothing
 from memwal_sql.maintain.region_snapshots import record_regions
@@ -31,7 +30,6 @@ from memwal_sql.state.base_table import BaseTable, load_base
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.commits import base_commit
 from memwal_sql.storage.deadlines import check_deadline
-from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.retries import over_conflicts
 
@@ -129,13 +127,7 @@ class Compactor:
 
     def execute(self, task: CompactionTask) -> RewriteResult:
         """Write the new fragments of a task, which nobody sees yet."""
-        with lance_errors(BASE_NAME, self._context.uri):
-            dataset = lance.dataset(
-                lance_uri(self._context.uri),
-                version=task.read_version,
-                storage_options=self._context.storage_options,
-            )
-        return _execute(task, dataset)
+        return _execute(task, dataset_at(self._context, task.read_version))
 
     def commit(self, results: Iterable[RewriteResult]) -> int:
         """Put new fragments in place of the old ones, as far as nobody has changed these since; how

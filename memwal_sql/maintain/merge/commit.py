@@ -8,8 +8,10 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+import lance
 import numpy as np
 import pyarrow as pa
+from lance.fragment import FragmentMetadata
 from lance.mem_wal import CompactedSsTable
 
 from exec_nodes.base.thresholds import Thresholds
@@ -19,6 +21,7 @@ from exec_nodes.lance.errors import BASE_NAME, lance_panics
 from exec_nodes.lance.reading import batches_of
 from memwal_sql.errors import ConflictError, OutcomeUnknownError
 from memwal_sql.storage.base.commits import base_commit, is_conflict, lost_files
+from memwal_sql.storage.base.manifest import MOVED
 from memwal_sql.storage.base.merge_token import (
     LAST_PASS,
     MergeProgress,
@@ -75,6 +78,29 @@ class PassWriter:
             delete = partial(self._delete_repeated, keys, uri)
             over_conflicts(delete, f"deleting repeated keys from {uri}")
 
+    def mark(self, *, last: bool) -> None:
+        """A commit without rows, the last one right after the version. Raises ConflictError where
+        that is not the newest: a merge may have come since, and an index commit that erased its
+        marks, by which Lance would refuse this one."""
+        if last and self._dataset.latest_version != self._dataset.version:
+            raise ConflictError(f"{self._dataset.uri} has a newer version")
+        merge = self._merge().when_matched_update_all()
+        self._execute(merge, self._dataset.schema.empty_table(), last=last)
+
+    def replace(self, fragments: Sequence[FragmentMetadata]) -> None:
+        """Let the version have these fragments. Raises what `base_commit` raises.
+
+        Lance's merge of columns takes no marks, and is refused for any commit since the version
+        that changed rows, marks or columns.
+        """
+        operation = lance.LanceOperation.Merge(fragments, self._dataset.lance_schema)
+        transaction = lance.Transaction(
+            self._dataset.version, operation, transaction_properties={MOVED: ""}
+        )
+        check_deadline(self._dataset.uri)
+        with base_commit(self._dataset.uri, "the merge"):
+            self._dataset = lance.LanceDataset.commit(self._dataset, transaction, max_retries=0)
+
     def _keys_of(self, rows: pa.Table | pa.RecordBatch) -> Any:
         return key_column(rows.select(self._primary_key).columns)
 
@@ -104,7 +130,10 @@ class PassWriter:
     def _execute(self, merge: Any, rows: pa.Table, *, last: bool) -> Mapping[str, int]:
         marks = []
         for region, numbers in self._generations.items():
-            self._done[region] = done = LAST_PASS if last else self._done[region] + 1
+            # A mark alone says that all rows are there by the commits before it, so it must be
+            # refused after a pass of anybody else: only the next number is.
+            whole = last and rows.num_rows > 0
+            self._done[region] = done = LAST_PASS if whole else self._done[region] + 1
             marks.append(CompactedSsTable(str(pass_shard(region)), token(numbers[0], done)))
             if last:
                 marks.append(CompactedSsTable(str(region), numbers[-1]))

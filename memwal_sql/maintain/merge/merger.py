@@ -19,7 +19,7 @@ from memwal_sql.life_log import life_log
 from memwal_sql.maintain.details import latest_dataset, maintenance, rewrite_details
 from memwal_sql.maintain.lease import Lease
 from memwal_sql.maintain.merge.commit import PassWriter, TooLargeError
-from memwal_sql.maintain.merge.rows import GenerationRows, newest_of, open_rows
+from memwal_sql.maintain.merge.rows import GenerationRows, codes_of, newest_of, open_rows
 from memwal_sql.maintain.progress import Progress, Report
 from memwal_sql.maintain.region_snapshots import Recording
 from memwal_sql.read.recorded import recorded_regions
@@ -27,8 +27,6 @@ from memwal_sql.read.region import RegionReader
 from memwal_sql.state.base_table import BaseTable, load_base
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.objects.concurrent import map_remote
-from memwal_sql.storage.objects.memory import lance_uri
-from memwal_sql.storage.paths import generation_uri
 from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
 from memwal_sql.storage.retries import over_conflicts
 from memwal_sql.telemetry import MERGED_GENERATIONS, MERGED_ROWS
@@ -132,7 +130,7 @@ class Merger:
         with maintenance(self._context, "merge") as lease:
             work = self._next(last)
             recorded = None
-            while len(work.passes) > 1 and not _is_recorded(self._context, work):
+            while self._in_parts(work) and not _is_recorded(self._context, work):
                 progress = work.base.details.merged_generations
                 if progress == recorded:
                     raise RepairError(
@@ -147,10 +145,14 @@ class Merger:
                 work = self._next(last)
             if work.shares:
                 self._merge(lease, work)
-                self._merged += sum(len(share.rows) for share in work.shares)
+                self._merged += sum(len(share.generations) for share in work.shares)
             if work.is_last and self._merged:
                 self._record(lease, work.base)
             return work.is_last
+
+    def _in_parts(self, work: NextMerge) -> bool:
+        """Whether it takes several commits."""
+        return len(work.passes) > 1
 
     def _record(self, lease: Lease, base: BaseTable) -> None:
         manifests = self._regions_now(base)
@@ -214,7 +216,11 @@ class Merger:
             if parts:
                 closed.add(region)
         return [
-            RegionShare(region, behind[region][: len(rows)], newest_of(rows) if rows[1:] else rows)
+            RegionShare(
+                region,
+                behind[region][: len(rows)],
+                newest_of(rows, codes_of(rows)) if rows[1:] else rows,
+            )
             for region, rows in together.items()
         ]
 
@@ -238,16 +244,9 @@ class Merger:
     def _opened(
         self, base: BaseTable, region: RegionReader, generation: int
     ) -> GenerationRows | RepairError:
-        flushed = _flushed(region, generation)
-        if flushed is None:
-            return RepairError(
-                f"region {region.region_id} does not list generation {generation}, which is to be "
-                f"merged over version {base.version}: see table.check()"
-            )
-        uri = generation_uri(lance_uri(self._context.uri), region.region_id, flushed.path)
-        key, options = base.info.primary_key, self._context.storage_options
         try:
-            return open_rows(uri, flushed, base.dataset, key, options)
+            flushed = listed(base, region, generation)
+            return open_rows(self._context, region.region_id, flushed, base.dataset)
         except RepairError as error:
             return error
 
@@ -273,9 +272,7 @@ class Merger:
         return pa.concat_tables(map_remote(remote, GenerationRows.read_all, generations))
 
     def _merge(self, lease: Lease, work: NextMerge) -> None:
-        key, progress = work.base.info.primary_key, work.base.details.merged_generations
-        generations = {share.region.region_id: share.generations for share in work.shares}
-        writer = PassWriter(work.base.dataset, key, generations, progress)
+        writer = self._writer(work)
         _log.debug(
             "%s: merging generations of %d regions over version %d in %d passes",
             self._context.uri,
@@ -296,7 +293,15 @@ class Merger:
                 written[place] += merge_pass.rows[place]
                 name = share.region.name
                 self._report(Progress("merge", name, written[place], total[place], "rows"))
-        for share, rows in zip(work.shares, total, strict=True):
+        self._tell(work, total)
+
+    def _writer(self, work: NextMerge) -> PassWriter:
+        key, progress = work.base.info.primary_key, work.base.details.merged_generations
+        generations = {share.region.region_id: share.generations for share in work.shares}
+        return PassWriter(work.base.dataset, key, generations, progress)
+
+    def _tell(self, work: NextMerge, rows_of_shares: Sequence[int]) -> None:
+        for share, rows in zip(work.shares, rows_of_shares, strict=True):
             MERGED_ROWS(rows, {"table": self._context.uri})
             MERGED_GENERATIONS(len(share.generations), {"table": self._context.uri})
             _log.info(
@@ -332,6 +337,17 @@ def _behind(base: BaseTable, last: Mapping[RegionReader, int]) -> dict[RegionRea
         region: range(merged.get(region.region_id, 0) + 1, last[region] + 1) for region in last
     }
     return {region: numbers for region, numbers in lacking.items() if numbers}
+
+
+def listed(base: BaseTable, region: RegionReader, generation: int) -> FlushedGeneration:
+    """A generation that is to be merged. Raises RepairError for a missing one."""
+    flushed = _flushed(region, generation)
+    if flushed is None:
+        raise RepairError(
+            f"region {region.region_id} does not list generation {generation}, which is to be "
+            f"merged over version {base.version}: see table.check()"
+        )
+    return flushed
 
 
 def _flushed(region: RegionReader, generation: int) -> FlushedGeneration | None:

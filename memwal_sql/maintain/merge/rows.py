@@ -7,10 +7,11 @@ generation lacks is null, what the base lacks is left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +25,10 @@ from exec_nodes.lance.errors import lance_errors
 from exec_nodes.lance.reading import rows_of
 from exec_nodes.lance.stored_generation import open_generation
 from memwal_sql.errors import MemWalError, RepairError, SourceGoneError
-from memwal_sql.state.schema import TOMBSTONE
+from memwal_sql.state.context import TableContext
+from memwal_sql.state.schema import TOMBSTONE, primary_key_of
+from memwal_sql.storage.objects.memory import lance_uri
+from memwal_sql.storage.paths import generation_uri
 from memwal_sql.storage.region.manifest import FlushedGeneration
 from memwal_sql.storage.wal.entry import entry_schema
 
@@ -79,6 +83,12 @@ class GenerationRows:
         sample = self.read(0, _SAMPLE_ROWS)
         return float(max(1, sample.nbytes) / max(1, sample.num_rows))
 
+    def part(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """The rows to upsert by their numbers among these; a number below 0 is that of no row."""
+        places = np.flatnonzero(self._kept)[max(start, 0) : max(end, 0)]
+        if len(places):
+            yield from self.read(int(places[0]), int(places[-1]) + 1).to_batches()
+
     def read_all(self) -> pa.Table:
         return self.read(0, len(self._kept))
 
@@ -101,19 +111,17 @@ class GenerationRows:
 
 
 def open_rows(
-    uri: str,
-    flushed: FlushedGeneration,
-    base: Any,
-    primary_key: Sequence[str],
-    storage_options: Mapping[str, str] | None = None,
+    context: TableContext, region: UUID, flushed: FlushedGeneration, base: Any
 ) -> GenerationRows:
-    """Open the generation at `uri`, to be merged into the Lance dataset `base`.
+    """Open a generation, to be merged into the Lance dataset `base`.
 
     Raises RepairError for a folder that is missing, damaged or of another schema, and
     StoreUnavailableError.
     """
+    uri = generation_uri(lance_uri(context.uri), region, flushed.path)
+    primary_key = primary_key_of(base.schema)
     with _damage_is_typed(uri):
-        dataset = open_generation(uri, _NAME, flushed.rows, storage_options)
+        dataset = open_generation(uri, _NAME, flushed.rows, context.storage_options)
         by_id = _columns_of(uri, dataset, base, primary_key)
         keys = rows_of(dataset.scanner(columns=[*primary_key, TOMBSTONE]))
     deleted = keys[TOMBSTONE].to_numpy()
@@ -125,10 +133,14 @@ def open_rows(
     return GenerationRows(table, deletes, flushed, uri, dataset, base, by_id, newest & ~deleted)
 
 
-def newest_of(generations: Sequence[GenerationRows]) -> list[GenerationRows]:
-    """The rows that remain of generations without tombstones, the oldest first, if only the newest
-    row of each key counts."""
-    keys = KeyCodes(concat([key_column(generation.keys.columns) for generation in generations]))
+def codes_of(generations: Sequence[GenerationRows]) -> KeyCodes:
+    """The codes of their keys, one generation after the other."""
+    return KeyCodes(concat([key_column(generation.keys.columns) for generation in generations]))
+
+
+def newest_of(generations: Sequence[GenerationRows], keys: KeyCodes) -> list[GenerationRows]:
+    """The rows to upsert that remain of generations, the oldest first, if only the newest row of
+    each key counts; `keys` are their codes."""
     kept = np.concatenate([generation._kept for generation in generations])  # noqa: SLF001
     kept[superseded(keys.codes, ~kept, code_set(keys))] = False
     ends = np.cumsum([len(generation._kept) for generation in generations])  # noqa: SLF001

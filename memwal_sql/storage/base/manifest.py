@@ -31,6 +31,10 @@ _FOOTER = struct.Struct("<QHH4s")
 _LENGTH = struct.Struct("<I")
 _MAGIC = b"LANC"
 
+MOVED = "memwal_sql:moved"
+"""The property of a commit that moves rows of generations into the base table, which Lance's name
+of the operation does not say."""
+
 
 @dataclass(frozen=True, slots=True)
 class IndexSection:
@@ -38,9 +42,9 @@ class IndexSection:
     versions with the same columns and rows share: an index changes neither. `stamp` is the store's
     of the file that was read.
 
-    `operation` is what made the version, as `Transaction` in `lance_table.proto` calls it; None for
-    others and where the manifest does not say. `timestamp` is when it was committed, in seconds
-    since 1970, by its committer's clock.
+    `operation` is what made the version, as `Transaction` in `lance_table.proto` calls it, or
+    `MOVED`; None for others and where the manifest does not say. `timestamp` is when it was
+    committed, in seconds since 1970, by its committer's clock.
     """
 
     path: str
@@ -67,7 +71,10 @@ def read_index_section(store: ObjectStore, version: int) -> IndexSection:
         operation = None
         if manifest.HasField("transaction_section"):
             section = file.message_at(manifest.transaction_section)
-            operation = pb.Transaction.FromString(section).WhichOneof("operation")
+            transaction = pb.Transaction.FromString(section)
+            operation = transaction.WhichOneof("operation")
+            if MOVED in transaction.transaction_properties:
+                operation = MOVED
         written = manifest.timestamp
         whole_number(written.seconds, 0, LAST_SECOND)
     rows_tag = _tag_of([*manifest.fields, b"", *manifest.fragments])

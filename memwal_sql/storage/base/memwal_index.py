@@ -20,7 +20,7 @@ from lance.dataset import Index
 from exec_nodes.base.threads import beyond_signals
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.storage.base.commits import base_commit
-from memwal_sql.storage.base.manifest import OTHER_VERSION, IndexSection, read_index_section
+from memwal_sql.storage.base.manifest import MOVED, OTHER_VERSION, IndexSection, read_index_section
 from memwal_sql.storage.base.merge_token import MergeProgress
 from memwal_sql.storage.decoding import decoding, whole_number
 from memwal_sql.storage.objects.protocol import ObjectStore
@@ -33,7 +33,7 @@ from planner.regions.storage import StoredField, StoredSpec
 INDEX_NAME = "__lance_mem_wal"
 TYPE_URL = "/lance.table.MemWalIndexDetails"
 # Operations that leave rows as they are: a compaction first reserves fragment numbers.
-_LEAVE_ROWS = ("create_index", "rewrite", "reserve_fragments")
+_LEAVE_ROWS = ("create_index", "rewrite", "reserve_fragments", MOVED)
 # A table has one for each time that its regions were defined again.
 _MOST_SPECS = 64
 

@@ -40,16 +40,25 @@ class Fragment(_message.Message):
     def __init__(self, id: _Optional[int] = ...) -> None: ...
 
 class Transaction(_message.Message):
-    __slots__ = ("create_index", "rewrite", "reserve_fragments", "update")
+    __slots__ = ("transaction_properties", "create_index", "rewrite", "reserve_fragments", "update")
+    class TransactionPropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    TRANSACTION_PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     CREATE_INDEX_FIELD_NUMBER: _ClassVar[int]
     REWRITE_FIELD_NUMBER: _ClassVar[int]
     RESERVE_FRAGMENTS_FIELD_NUMBER: _ClassVar[int]
     UPDATE_FIELD_NUMBER: _ClassVar[int]
+    transaction_properties: _containers.ScalarMap[str, str]
     create_index: bytes
     rewrite: bytes
     reserve_fragments: bytes
     update: bytes
-    def __init__(self, create_index: _Optional[bytes] = ..., rewrite: _Optional[bytes] = ..., reserve_fragments: _Optional[bytes] = ..., update: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, transaction_properties: _Optional[_Mapping[str, str]] = ..., create_index: _Optional[bytes] = ..., rewrite: _Optional[bytes] = ..., reserve_fragments: _Optional[bytes] = ..., update: _Optional[bytes] = ...) -> None: ...
 
 class IndexSection(_message.Message):
     __slots__ = ("indices",)

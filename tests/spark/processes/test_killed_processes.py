@@ -16,6 +16,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+import lance
 import psutil  # type: ignore[import-untyped]
 import pyarrow as pa
 import pytest
@@ -24,6 +25,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 import memwal_sql as mw
+from memwal_sql.maintain.merge.shares import MergedShare, MergeShare
+from memwal_sql.spark.maintenance import map_shares
 from tests.model.waiting import eventually
 from tests.model.writing import upsert_rows
 from tests.soak import IS_SOAK
@@ -146,6 +149,34 @@ def dying(note: str, times: int, batches: Iterator[pa.RecordBatch]) -> Iterator[
             except FileExistsError:
                 continue
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+def merged_at_last(note: str, uri: str, share: MergeShare) -> MergedShare:
+    """Does a task's work; the worker is killed the first time that this is done."""
+    merged = mw.open_table(uri).merge_share(share)
+    with suppress(FileExistsError):
+        os.close(os.open(note, os.O_CREAT | os.O_EXCL))
+        os.kill(os.getpid(), signal.SIGKILL)
+    return merged
+
+
+def test_a_merge_whose_task_dies_has_the_rows_of_the_next_attempt(
+    spark: SparkSession, uri: str, tmp_path: Path
+) -> None:
+    table = mw.create_table(uri, pa.schema({"id": pa.int64(), "val": pa.string()}), "id")
+    with table.writer() as writer:
+        for val in "ab":
+            writer.upsert({"id": range(70_000), "val": [val] * 70_000})
+            writer.flush()
+        writer.delete([5])
+        writer.flush()
+    work = partial(merged_at_last, str(tmp_path / "died"), uri)
+    run = partial(map_shares, spark, "merging", work=work)
+    assert sum(table.merge_in_tasks(run, 2).values()) == 3
+    assert (tmp_path / "died").exists()
+    written, merged = len(os.listdir(Path(uri, "data"))), lance.dataset(uri)
+    assert written == 1 + len(merged.get_fragments()) == 3
+    assert merged.count_rows("val = 'b'") == merged.count_rows() == table.count_rows() == 69_999
 
 
 def staged(uri: str) -> list[Path]:

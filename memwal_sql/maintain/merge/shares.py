@@ -1,0 +1,197 @@
+"""A merge whose work tasks share, in any processes; nobody sees what they write until the commit.
+
+The tasks divide among them the rows to upsert, of which they write new fragments, and the base
+table's fragments, in which they find the rows of the same keys. What each of them reads in full are
+the keys of the generations. So one that dies, or runs twice, leaves files that Lance cleans up.
+
+Lance takes no marks together with fragments that are there already. So the commit of the fragments
+stands between two marks: "a part of these generations", which makes readers take them as a whole,
+and the progress. Lance refuses it for whatever was committed to rows or marks since the first mark,
+and the last mark if anybody has merged since.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+from lance.fragment import FragmentMetadata, write_fragments
+
+from exec_nodes.base.columns import ROW_ADDRESS
+from exec_nodes.base.thresholds import Thresholds
+from exec_nodes.keys.codes import KeyCodes
+from exec_nodes.keys.keys import key_column
+from exec_nodes.lance.errors import BASE_NAME, lance_errors
+from exec_nodes.lance.fragments import fragments_of_task
+from exec_nodes.lance.reading import rows_of, written
+from memwal_sql.maintain.details import dataset_at
+from memwal_sql.maintain.lease import Lease
+from memwal_sql.maintain.merge.merger import Merger, NextMerge, RegionShare, listed
+from memwal_sql.maintain.merge.rows import GenerationRows, codes_of, newest_of, open_rows
+from memwal_sql.maintain.progress import report_nothing
+from memwal_sql.read.region import RegionReader
+from memwal_sql.state.base_table import BaseTable
+from memwal_sql.state.context import TableContext
+from memwal_sql.state.schema import primary_key_of
+from memwal_sql.storage.base.commits import emptied
+from memwal_sql.storage.objects.concurrent import map_remote
+from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
+
+# Generations that are merged by one commit: every task holds their keys.
+_MOST_BYTES = 1_000_000_000
+_OFFSET = 0xFFFFFFFF  # of a row's address, that within its fragment
+
+
+class ShareRows(Thresholds):
+    """A task that reads or writes fewer rows is not worth its start, and makes small fragments."""
+
+    least = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class MergeShare:
+    """The share of the task with this number, of so many: of a merge of `generations`, those of a
+    region from the oldest to the newest, over a base version. It pickles."""
+
+    version: int
+    generations: tuple[tuple[UUID, FlushedGeneration], ...]
+    number: int
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class MergedShare:
+    """What a task has done.
+
+    Attributes:
+        new: fragments that it wrote, without numbers.
+        changed: fragments of the base table with replaced and deleted rows left out.
+        compared: how many rows of the base table it compared.
+    """
+
+    new: Sequence[FragmentMetadata]
+    changed: Sequence[FragmentMetadata]
+    compared: int
+
+
+Run = Callable[[Sequence[MergeShare]], Sequence[MergedShare]]
+"""Calls `merge_share` for each share, in tasks."""
+
+
+class SharedMerger(Merger):
+    """Merges as `Merger` does, by work that at most so many tasks share."""
+
+    def __init__(
+        self,
+        context: TableContext,
+        regions_now: Callable[[BaseTable], Sequence[RegionManifest]],
+        run: Run,
+        tasks: int,
+    ) -> None:
+        super().__init__(context, regions_now, report_nothing, max_pass_bytes=_MOST_BYTES)
+        self._run = run
+        self._tasks = tasks
+        self.merged_of: Counter[UUID] = Counter()
+        """How many generations were merged, by region."""
+
+    def _in_parts(self, work: NextMerge) -> bool:
+        return True
+
+    def _together(self, base: BaseTable, behind: Mapping[RegionReader, range]) -> list[RegionShare]:
+        """Those that fit into one commit; rows and tombstones take the same one."""
+        counts = Counter[RegionReader]()
+        for region, number in self._fitting(behind):
+            listed(base, region, number)
+            counts[region] += 1
+        return [RegionShare(region, behind[region][:n], ()) for region, n in counts.items()]
+
+    def _merge(self, lease: Lease, work: NextMerge) -> None:
+        dataset, writer = work.base.dataset, self._writer(work)
+        generations = [
+            [(part.region.region_id, listed(work.base, part.region, n)) for n in part.generations]
+            for part in work.shares
+        ]
+        rows = [sum(flushed.rows or 0 for _, flushed in own) for own in generations]
+        tasks = (work.base.source.rows + sum(rows)) // ShareRows.least
+        tasks = min(max(tasks, 1), self._tasks)
+        writer.mark(last=False)  # it moves the dataset on
+        done = self._run(
+            [
+                MergeShare(dataset.version, tuple(chain(*generations)), number, tasks)
+                for number in range(tasks)
+            ]
+        )
+        lease.renew()
+        changed = {fragment.id: fragment for share in done for fragment in share.changed}
+        new = [fragment for share in done for fragment in share.new]
+        if changed or new:
+            old = [fragment.metadata for fragment in dataset.get_fragments()]
+            writer.replace([*(changed.get(fragment.id, fragment) for fragment in old), *new])
+        writer.mark(last=True)
+        dataset.checkout_latest()
+        self._tell(work, rows)
+        for part in work.shares:
+            self.merged_of[part.region.region_id] += len(part.generations)
+
+
+def merge_share(context: TableContext, share: MergeShare) -> MergedShare:
+    """Do a task's work. Raises RepairError for generations as `open_rows` does, and
+    SourceGoneError when files of the base version are gone."""
+    dataset = dataset_at(context, share.version)
+    opened = map_remote(
+        context.store.remote,
+        lambda generation: open_rows(context, *generation, dataset),
+        share.generations,
+    )
+    keys = codes_of(opened)
+    own = fragments_of_task(dataset, share.number, share.tasks)
+    with lance_errors(BASE_NAME, context.uri):
+        return MergedShare(
+            _write(context, dataset, newest_of(opened, keys), share),
+            list(_changed(dataset, own, keys)),
+            sum(fragment.metadata.num_rows for fragment in own),
+        )
+
+
+def _write(
+    context: TableContext, dataset: Any, generations: Sequence[GenerationRows], share: MergeShare
+) -> Sequence[FragmentMetadata]:
+    """New fragments of the task's rows."""
+    total = sum(rows.upserts for rows in generations)
+    step = max(-(-total // share.tasks), ShareRows.least)
+    start = share.number * step
+    if start >= total:
+        return []
+    with written(dataset.schema, _rows(generations, start, start + step)) as stream:
+        fragments: list[FragmentMetadata] = write_fragments(
+            stream,
+            dataset,
+            schema=dataset.schema,
+            mode="append",
+            data_storage_version=dataset.data_storage_version,
+            storage_options=context.storage_options,
+        )
+    return fragments
+
+
+def _rows(generations: Sequence[GenerationRows], start: int, end: int) -> Iterator[pa.RecordBatch]:
+    """The rows to upsert by their numbers among those of all generations."""
+    for rows in generations:
+        yield from rows.part(start, end)
+        start, end = start - rows.upserts, end - rows.upserts
+
+
+def _changed(dataset: Any, own: Sequence[Any], keys: KeyCodes) -> Iterator[FragmentMetadata]:
+    """Those of the task's fragments that have rows of these keys, without these rows."""
+    names = primary_key_of(dataset.schema)
+    for fragment in own:
+        rows = rows_of(fragment.scanner(columns=list(names), with_row_address=True))
+        places, _ = keys.find(key_column(rows.select(names).columns))
+        if len(places):
+            offsets = rows[ROW_ADDRESS].to_numpy()[places] & _OFFSET
+            yield fragment.delete_rows(offsets.tolist()) or emptied(fragment.metadata)
