@@ -9,7 +9,9 @@ largest id in the metadata of the schema, and adding begins above it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Protocol
 
 import lance
@@ -18,10 +20,11 @@ import numpy.typing as npt
 import pyarrow as pa
 from lance.fragment import FragmentMetadata, write_fragments
 
+from exec_nodes.lance.fragments import fragments_of_task
 from exec_nodes.lance.reading import batches_of, written
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.life_log import life_log
-from memwal_sql.maintain.details import latest_dataset, maintenance
+from memwal_sql.maintain.details import dataset_at, latest_dataset, maintenance
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.schema import check_schema, logical_schema, primary_key_of
 from memwal_sql.storage.base.commits import base_commit
@@ -63,16 +66,31 @@ def add_columns(context: TableContext, added: pa.Schema) -> None:
     over_conflicts(commit, context.uri)
 
 
+@dataclass(frozen=True, slots=True)
+class ColumnShare:
+    """The share of the task with this number, of so many: of the files of new columns, given by
+    their expressions, whose fields have the ids from `first_id` on. It pickles."""
+
+    version: int
+    columns: tuple[tuple[str, str], ...]
+    first_id: int
+    number: int
+    tasks: int
+
+
 def add_computed(
     context: TableContext,
     new: Computed,
     merge: Callable[[], object],
     check: Callable[[Any], None],
+    texts: Mapping[str, str],
+    run: Callable[[Sequence[ColumnShare]], Sequence[list[FragmentMetadata]]],
+    tasks: int,
 ) -> None:
-    """Add columns as they are computed of the base table's rows.
+    """Add columns as they are computed of the base table's rows, by the expressions `texts`.
 
     `merge` is called before, and `check` with the version that they are added to; it raises
-    ConflictError to begin again.
+    ConflictError to begin again. `run` calls `computed` for the shares of so many tasks at most.
     """
 
     def commit() -> None:
@@ -81,13 +99,22 @@ def add_computed(
             dataset = latest_dataset(context)
             check(dataset)
             first_id = _first_id(dataset, new.schema)
-            fragments = [
-                _computed(context, dataset, fragment, new, first_id)
-                for fragment in dataset.get_fragments()
+            most = min(tasks, len(dataset.get_fragments()))
+            shares = [
+                ColumnShare(dataset.version, tuple(texts.items()), first_id, number, most)
+                for number in range(most)
             ]
+            fragments = sorted(chain(*run(shares)), key=lambda each: each.id)
             _commit_columns(context, dataset, new.schema, first_id, fragments)
 
     over_conflicts(commit, context.uri)
+
+
+def computed(context: TableContext, new: Computed, share: ColumnShare) -> list[FragmentMetadata]:
+    """The fragments of one task's share with files of the new columns, which nobody sees yet."""
+    dataset = dataset_at(context, share.version)
+    fragments = fragments_of_task(dataset, share.number, share.tasks)
+    return [_computed(context, dataset, fragment, new, share.first_id) for fragment in fragments]
 
 
 def _commit_columns(

@@ -14,6 +14,7 @@ except ModuleNotFoundError as error:
 
 from memwal_sql.spark.java import use_bundled_java
 from memwal_sql.spark.maintenance import (
+    add_columns,
     build_indexes,
     collect_garbage,
     compact,
@@ -28,6 +29,7 @@ from memwal_sql.spark.tables import check_workers
 
 __all__ = [
     "MemWalDataSource",
+    "add_columns",
     "build_indexes",
     "collect_garbage",
     "compact",

@@ -53,6 +53,20 @@ def merge(
     return place.open().merge_in_tasks(run, parallelism(spark))
 
 
+def add_columns(
+    spark: SparkSession,
+    uri: str,
+    columns: Mapping[str, str],
+    storage_options: Mapping[str, str] | None = None,
+) -> None:
+    """Add columns of SQL expressions over the row, as `Table.add_columns` does; tasks compute
+    them for the fragments of the base table."""
+    place = _place(uri, storage_options)
+    work = partial(_done, place, Table.compute_columns)
+    run = partial(map_shares, spark, f"computing columns of {uri}", work=work)
+    place.open().add_columns_in_tasks(columns, run, parallelism(spark))
+
+
 def build_indexes(
     spark: SparkSession, uri: str, storage_options: Mapping[str, str] | None = None
 ) -> dict[str, int]:

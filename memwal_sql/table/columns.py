@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+from lance.fragment import FragmentMetadata
 
 from exec_nodes.arrow.text_columns import column_of
 from exec_nodes.lance.indexes import indexes_of
@@ -13,9 +14,11 @@ from memwal_sql.arguments import name_list
 from memwal_sql.errors import ConflictError, InvalidCallError, UnsupportedError
 from memwal_sql.index.create import forget_indexes
 from memwal_sql.maintain.columns import (
+    ColumnShare,
     add_columns,
     add_computed,
     check_alterable,
+    computed,
     drop_columns,
     make_nullable,
     rename_column,
@@ -55,6 +58,24 @@ class AlteredTable(FlushedTable):
         if not isinstance(columns, Mapping):
             add_columns(self._context, _fields(columns))
             return self._see_columns()
+        return self.add_columns_in_tasks(
+            columns, lambda shares: list(map(self.compute_columns, shares)), 1
+        )
+
+    def add_columns_in_tasks(
+        self,
+        columns: Mapping[str, str],
+        run: Callable[[Sequence[ColumnShare]], Sequence[list[FragmentMetadata]]],
+        tasks: int,
+    ) -> None:
+        """Add columns of SQL expressions as `add_columns` does, computed by so many tasks at most:
+        `run` calls `compute_columns` for each share, on handles of this table in any processes."""
+        self._check_writable("change columns")
+        if not isinstance(columns, Mapping):
+            raise InvalidCallError(
+                f"columns={columns!r}: tasks compute SQL expressions by name, such as "
+                '{"total": "price * quantity"}; for columns without values call table.add_columns'
+            )
         if active_spec(self._tracker.latest().info) is None:
             raise UnsupportedError(
                 "manual regions can't be claimed for a computed column: add it as a field, and set "
@@ -70,8 +91,13 @@ class AlteredTable(FlushedTable):
             if any(m.current_generation - 1 > merged.get(m.region_id, 0) for m in regions):
                 raise ConflictError("generations were flushed since")
 
-        add_computed(self._context, new, self.merge, check)
-        return self._see_columns()
+        add_computed(self._context, new, self.merge, check, columns, run, tasks)
+        self._see_columns()
+
+    def compute_columns(self, share: ColumnShare) -> list[FragmentMetadata]:
+        """Do the work of one task."""
+        self._check_writable("change columns")
+        return computed(self._context, NewColumns(self.schema, dict(share.columns)), share)
 
     def drop_columns(self, names: str | Iterable[str]) -> None:
         """Drop columns together with their indexes. Raises InvalidCallError for unknown names, and

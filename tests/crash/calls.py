@@ -121,6 +121,9 @@ WORK: Mapping[str, Callable[[Program], object]] = {
     "restore": lambda p: p.table.restore(checkpoint="before"),
     "add_columns": lambda p: p.table.add_columns(pa.field("k", pa.int64())),
     "add computed columns": lambda p: p.table.add_columns({"k": "n + 1"}),
+    "add columns in tasks": lambda p: p.table.add_columns_in_tasks(
+        {"k": "n + 1"}, lambda shares: [p.table.compute_columns(share) for share in shares], 2
+    ),
     "drop_columns": lambda p: p.table.drop_columns("words"),
     "rename_column": lambda p: p.table.rename_column("n", "k"),
     "set_nullable": lambda p: p.table.set_nullable("m"),

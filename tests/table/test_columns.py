@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import pickle
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
 from random import Random
@@ -11,8 +12,10 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
+from lance.fragment import FragmentMetadata
 
 import memwal_sql as mw
+from memwal_sql.maintain.columns import ColumnShare
 from memwal_sql.storage.base.memwal_index import read_details
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.table import columns
@@ -22,6 +25,30 @@ from tests.soak import SOAK
 SCHEMA = pa.schema(
     [pa.field("id", pa.int64(), False), pa.field("a", pa.int64(), False), ("b", pa.string())]
 )
+
+
+def add_in_tasks(
+    table: mw.Table,
+    columns: dict[str, str],
+    tasks: int = 2,
+    before: Callable[[], object] = lambda: None,
+) -> list[int]:
+    """Add columns that tasks compute, each with what another process would have of it; how many
+    rows each has computed, after `before` and again where that was in the way."""
+    computed: list[int] = []
+
+    def run(shares: Sequence[ColumnShare]) -> list[list[FragmentMetadata]]:
+        before() if not computed else None
+        computed.clear()
+        results = []
+        for share in pickle.loads(pickle.dumps([*shares, shares[-1]] if shares else [])):
+            fragments = mw.open_table(table.uri).compute_columns(share)
+            computed.append(sum(fragment.physical_rows for fragment in fragments))
+            results.append(pickle.loads(pickle.dumps(fragments)))
+        return results[:-1]  # the last task has run twice
+
+    table.add_columns_in_tasks(columns, run, tasks)
+    return computed[:-1]
 
 
 class Columns:
@@ -95,7 +122,10 @@ class Columns:
         number = next(self.numbers)
         name = f"a{number}"
         expression = f"CASE WHEN {self.names[source]} > 50 THEN 1 ELSE {self.names[source]} + 1 END"
-        self.table.add_columns({name: expression})
+        if self.random.random() < 0.5:
+            self.table.add_columns({name: expression})
+        else:
+            add_in_tasks(self.table, {name: expression})
         for row in self.rows.values():
             value = row.get(source)
             row[number] = None if value is None else 1 if value > 50 else value + 1
@@ -284,6 +314,27 @@ def test_merges_and_indexes_that_come_in_between_are_looked_at(table: mw.Table) 
     assert sorted(table.to_arrow(["c"])["c"].to_pylist()) == [2, 3, 31, 41]
 
 
+@each("in_between", [False, True])
+def test_the_work_of_a_task_falls_with_their_number(uri: str, in_between: bool) -> None:
+    table = mw.create_table(uri, SCHEMA, "id")
+    rows = pa.table({"id": range(900), "a": range(900), "b": ["b"] * 900}, SCHEMA)
+    schema = lance.dataset(uri).schema
+    lance.write_dataset(rows.cast(schema), uri, mode="append", max_rows_per_file=50)
+
+    def write() -> None:
+        row = pa.table({"id": [-1], "a": [-1], "b": [""]}, schema)
+        lance.write_dataset(row, uri, mode="append")
+
+    more = 0
+    for tasks in (1, 3, 9):
+        more += in_between
+        columns = {f"c{tasks}": "a + 1"}
+        computed = add_in_tasks(table, columns, tasks, write if in_between else lambda: None)
+        assert sum(computed) == 900 + more and max(computed) <= 900 // tasks + more
+        added = table.to_arrow(["a", f"c{tasks}"]).to_pylist()
+        assert [row[f"c{tasks}"] for row in added] == [row["a"] + 1 for row in added]
+
+
 @each(
     "call, match",
     [
@@ -294,6 +345,8 @@ def test_merges_and_indexes_that_come_in_between_are_looked_at(table: mw.Table) 
         (lambda t: t.add_columns({"c": 1}), "not a SQL expression"),
         (lambda t: t.add_columns({"c": "a / 0"}), "can't be evaluated"),
         (lambda t: t.add_columns({}), "name the columns"),
+        (lambda t: add_in_tasks(t, "c"), "tasks compute SQL"),  # type: ignore[arg-type]
+        (lambda t: add_in_tasks(t, {"c": "nope"}), "not an expression over the row"),
         (lambda t: t.add_columns([]), "must be Arrow fields"),
         (lambda t: t.add_columns("c"), "must be Arrow fields"),
         (lambda t: t.add_columns(pa.field("c", pa.int8(), False)), "make them nullable"),
