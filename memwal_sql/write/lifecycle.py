@@ -34,7 +34,7 @@ from memwal_sql.write.region_opener import FindRegion, RegionOpener
 from memwal_sql.write.region_writer import RegionWriter
 from memwal_sql.write.region_writers import RegionWriters
 from memwal_sql.write.router import RegionValues, active_spec
-from memwal_sql.write.statement import Statements
+from memwal_sql.write.statement import Enqueuer
 from memwal_sql.write.statement_writer import StatementWriter
 from memwal_sql.write.turns import Turns
 from planner.model import TableInfo
@@ -132,7 +132,7 @@ class WriterLifecycle(live.OpenTable):
         self._writers = RegionWriters(
             opener, region, self._check_open, turns if options.turns else None
         )
-        statements = Statements(
+        enqueuer = Enqueuer(
             primary_key=info.primary_key,
             route=self._writers.route,
             claimed=lambda: list(self._writers),
@@ -143,7 +143,7 @@ class WriterLifecycle(live.OpenTable):
             durable=options.durable,
         )
         self._statements = StatementWriter(
-            statements, self._writers, regions, self._spec is not None, options
+            enqueuer, self._writers, regions, self._spec is not None, options
         )
         self._close_lock = Lock()
         self._closed = False

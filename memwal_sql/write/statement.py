@@ -43,8 +43,8 @@ from memwal_sql.write.region_writer import RegionWriter
 
 Route = Callable[[pa.RecordBatch], list[tuple[RegionWriter, pa.RecordBatch]]]
 Cuts = dict[RegionWriter, Cut]
-ClaimedNow = Callable[[], Sequence[RegionWriter]]
-Enqueued = list[tuple[RegionWriter, list[PendingWrite]]]
+GetWriters = Callable[[], Sequence[RegionWriter]]
+RegionWrites = list[tuple[RegionWriter, list[PendingWrite]]]
 
 # Each failed attempt loses a key to another write, so that some writer makes progress.
 _ATTEMPTS = 100
@@ -77,18 +77,18 @@ class _Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Enqueued:
     """The writes that a statement has enqueued, to be landed: one by one, or as a transaction; and
     the numbers of rows written, rows skipped and keys without a row."""
 
-    enqueued: Enqueued | AtomicWrite
+    writes: RegionWrites | AtomicWrite
     rows: int
     skipped: int
     not_found: int
 
 
 @dataclass(frozen=True, slots=True)
-class Reads:
+class ReadRegions:
     """The regions of a table that a serializable statement reads.
 
     Attributes:
@@ -96,13 +96,13 @@ class Reads:
         now: gives those that are claimed, of which it must not have missed any.
     """
 
-    claim: ClaimedNow
-    now: ClaimedNow
+    claim: GetWriters
+    now: GetWriters
 
 
 @dataclass(frozen=True, slots=True)
-class Statements:
-    """Runs the statements of one table's writer.
+class Enqueuer:
+    """Reads, computes and enqueues the rows of the statements of one table's writer.
 
     Attributes:
         route: divides rows by region and claims the regions.
@@ -125,7 +125,7 @@ class Statements:
     durable: bool
     description: Description = _UNDESCRIBED
 
-    def over_keys(self, keys: pa.RecordBatch, compute: Compute) -> Outcome:
+    def over_keys(self, keys: pa.RecordBatch, compute: Compute) -> Enqueued:
         """Enqueue the rows that `compute` makes of distinct `keys`, rows in the MemTables' schema
         of which only the key counts.
 
@@ -134,17 +134,19 @@ class Statements:
         cuts = {writer: writer.open_cut() for writer, _ in self.route(keys)}
         return self._write(compute(keys), compute, cuts)
 
-    def over_rows(self, select: Callable[[], Resolved], compute: Compute) -> Outcome:
+    def over_rows(self, select: Callable[[], Resolved], compute: Compute) -> Enqueued:
         """As `over_keys`, for the rows that `select` finds: `compute` is called for those that were
         written meanwhile. If a region was not claimed when its rows were read, it is claimed, and
         all rows are read again."""
         resolved, cuts = self._selected(select)
         return self._write(resolved, compute, cuts)
 
-    def as_a_whole(self, select: Callable[[], Resolved], reads: Reads | None = None) -> Outcome:
+    def as_a_whole(
+        self, select: Callable[[], Resolved], reads: ReadRegions | None = None
+    ) -> Enqueued:
         """As `over_rows`, but all rows are read again if one of them was written meanwhile or, if
         the statement is serializable, anything in the regions that it reads."""
-        reads = reads or Reads(tuple, tuple)
+        reads = reads or ReadRegions(tuple, tuple)
         outcome, lost = self._whole(select, reads)
         if outcome is None:
             with self.retrying:
@@ -157,8 +159,8 @@ class Statements:
         return outcome
 
     def _whole(
-        self, select: Callable[[], Resolved], reads: Reads
-    ) -> tuple[Outcome | None, pa.RecordBatch]:
+        self, select: Callable[[], Resolved], reads: ReadRegions
+    ) -> tuple[Enqueued | None, pa.RecordBatch]:
         """One attempt; if it failed, nothing and the keys that others wrote."""
         regions = reads.claim()
         for writer in regions:
@@ -173,12 +175,12 @@ class Statements:
         # its own by now.
         if not set(reads.claim()) <= {*regions, *(part.writer for part in parts)}:
             return None, keys.slice(0, 0)
-        unmoved = {writer: cuts[writer] for writer in regions}
-        enqueued, lost = self._enqueue(parts, unmoved, reads.now)
-        if enqueued is None:
+        read = {writer: cuts[writer] for writer in regions}
+        writes, lost = self._enqueue(parts, read, reads.now)
+        if writes is None:
             return None, among(keys, key_values(keys.columns), lost)
         rows = sum(part.rows.num_rows for part in parts)
-        return Outcome(enqueued, rows, len(resolved.skipped), resolved.not_found), keys
+        return Enqueued(writes, rows, len(resolved.skipped), resolved.not_found), keys
 
     def _selected(self, select: Callable[[], Resolved]) -> tuple[Resolved, Cuts]:
         """The rows that `select` finds, and a cut of each of their regions from before."""
@@ -194,11 +196,11 @@ class Statements:
             if not new:
                 return resolved, cuts
 
-    def _write(self, resolved: Resolved, compute: Compute, cuts: Cuts) -> Outcome:
+    def _write(self, resolved: Resolved, compute: Compute, cuts: Cuts) -> Enqueued:
         parts = self._parts(resolved, cuts)
         skipped, not_found = list(resolved.skipped), resolved.not_found
-        enqueued, lost = self._enqueue(parts, {})
-        if enqueued is None:
+        writes, lost = self._enqueue(parts, {})
+        if writes is None:
             with self.retrying:
                 for _ in range(_ATTEMPTS):
                     rows, kept = zip(*(part.divided(lost) for part in parts), strict=True)
@@ -211,13 +213,13 @@ class Statements:
                         skipped + list(resolved.skipped),
                         not_found + resolved.not_found,
                     )
-                    enqueued, lost = self._enqueue(parts, {})
-                    if enqueued is not None:
+                    writes, lost = self._enqueue(parts, {})
+                    if writes is not None:
                         break
                 else:
                     raise _conflict(remaining.select(list(self.primary_key)), self.context)
         written = sum(part.rows.num_rows for part in parts)
-        return Outcome(enqueued, written, len(skipped), not_found)
+        return Enqueued(writes, written, len(skipped), not_found)
 
     def _parts(self, resolved: Resolved, cuts: Cuts) -> list[_Part]:
         key = list(self.primary_key)
@@ -227,13 +229,13 @@ class Statements:
         return [_Part(writer, cuts[writer], rows, key) for writer, rows in routed]
 
     def _enqueue(
-        self, parts: Sequence[_Part], unmoved: Cuts, now: ClaimedNow = tuple
-    ) -> tuple[Enqueued | AtomicWrite | None, set[Hashable]]:
+        self, parts: Sequence[_Part], read: Cuts, now: GetWriters = tuple
+    ) -> tuple[RegionWrites | AtomicWrite | None, set[Hashable]]:
         """Enqueue all rows; or none, if after a cut others wrote one of its keys, which are
-        returned, or a region of `unmoved`, or if there are other regions `now`."""
+        returned, or a region of `read`, or if there are other regions `now`."""
         self.make_room(sum(part.rows.nbytes for part in parts))
         keys = [frozenset(part.keys) for part in parts]
-        writers = {*unmoved, *(part.writer for part in parts)}
+        writers = {*read, *(part.writer for part in parts)}
         with self.order:
             lost: set[Hashable] = set()
             rows: dict[RegionWriter, list[pa.RecordBatch]] = {}
@@ -243,12 +245,12 @@ class Statements:
                 lost |= part.writer.recent.written(part.cut, of_part)
                 if part.rows.num_rows:
                     rows.setdefault(part.writer, []).append(part.rows)
-            if lost or any(writer.recent.moved(cut) for writer, cut in unmoved.items()):
+            if lost or any(writer.recent.moved(cut) for writer, cut in read.items()):
                 return None, lost
             if not set(now()) <= writers:
                 return None, lost
             batches = {writer: concatenated(some) for writer, some in rows.items()}
-            if (transaction := self._transaction(batches, unmoved)) is not None:
+            if (transaction := self._transaction(batches, read)) is not None:
                 return transaction, lost
             return [(w, w.enqueue(rows, checked=True)) for w, rows in batches.items()], lost
 

@@ -25,9 +25,9 @@ from memwal_sql.write.router import RegionValues
 from memwal_sql.write.statement import (
     SNAPSHOT,
     Enqueued,
-    Outcome,
-    Reads,
-    Statements,
+    Enqueuer,
+    ReadRegions,
+    RegionWrites,
     check_isolation,
 )
 
@@ -41,7 +41,7 @@ class StatementWriter:
         routes: whether a row determines its region; otherwise UnsupportedError.
     """
 
-    statements: Statements
+    enqueuer: Enqueuer
     writers: RegionWriters
     regions: Callable[[], Sequence[tuple[int, RegionValues | None]]]
     routes: bool
@@ -50,44 +50,44 @@ class StatementWriter:
     def over_keys(
         self, keys: pa.RecordBatch, compute: Compute, isolation: str = SNAPSHOT
     ) -> WriteResult:
-        """See `Statements.over_keys`."""
+        """See `Enqueuer.over_keys`."""
         self._check_routes()
         if keys.num_rows == 0:
             return WriteResult(0, reached(self.options))
         if isolation == SNAPSHOT:
-            return self._landed(lambda: self.statements.over_keys(keys, compute))
-        reads = Reads(lambda: [writer for writer, _ in self.writers.route(keys)], tuple)
-        return self._landed(lambda: self.statements.as_a_whole(lambda: compute(keys), reads))
+            return self._run(lambda: self.enqueuer.over_keys(keys, compute))
+        reads = ReadRegions(lambda: [writer for writer, _ in self.writers.route(keys)], tuple)
+        return self._run(lambda: self.enqueuer.as_a_whole(lambda: compute(keys), reads))
 
     def over_rows(
         self, select: Callable[[], Resolved], compute: Compute, isolation: str
     ) -> WriteResult:
-        """See `Statements.over_rows`."""
+        """See `Enqueuer.over_rows`."""
         self._check_routes()
         check_isolation(isolation)
         if isolation == SNAPSHOT:
-            return self._landed(lambda: self.statements.over_rows(select, compute))
-        reads = Reads(lambda: self.writers.all(self.regions()), lambda: list(self.writers))
-        return self._landed(lambda: self.statements.as_a_whole(select, reads))
+            return self._run(lambda: self.enqueuer.over_rows(select, compute))
+        reads = ReadRegions(lambda: self.writers.all(self.regions()), lambda: list(self.writers))
+        return self._run(lambda: self.enqueuer.as_a_whole(select, reads))
 
     def as_a_whole(self, select: Callable[[], Resolved]) -> WriteResult:
-        """See `Statements.as_a_whole`; not serializable."""
+        """See `Enqueuer.as_a_whole`; not serializable."""
         self._check_routes()
-        return self._landed(lambda: self.statements.as_a_whole(select))
+        return self._run(lambda: self.enqueuer.as_a_whole(select))
 
     def described(self, description: Description) -> StatementWriter:
         """This, for a statement of which a record says more."""
-        return replace(self, statements=replace(self.statements, description=description))
+        return replace(self, enqueuer=replace(self.enqueuer, description=description))
 
     def whole_rows(self, rows: pa.RecordBatch, *, atomic: bool = False) -> WriteResult | None:
         """Write whole rows as one transaction. Unless it must be `atomic`, None where one entry
         suffices, or where they can't be one."""
 
         def land() -> WriteResult | None:
-            transaction = self.statements.transaction_of(rows, atomic=atomic)
+            transaction = self.enqueuer.transaction_of(rows, atomic=atomic)
             if transaction is None:
                 return None
-            return self._land(Outcome(transaction, rows.num_rows, 0, 0))
+            return self._land(Enqueued(transaction, rows.num_rows, 0, 0))
 
         return self.writers.in_turn(land)
 
@@ -103,37 +103,39 @@ class StatementWriter:
                 'missing="null"'
             )
 
-    def _landed(self, run: Callable[[], Outcome]) -> WriteResult:
+    def _run(self, enqueue: Callable[[], Enqueued]) -> WriteResult:
         """The result of a statement, which reads and computes everything again if its regions were
         handed over before it had written anything."""
-        return self.writers.in_turn(lambda: self._land(run()))
+        return self.writers.in_turn(lambda: self._land(enqueue()))
 
-    def _land(self, outcome: Outcome) -> WriteResult:
-        enqueued = outcome.enqueued
-        if isinstance(enqueued, AtomicWrite):
-            places = {part.region: part.position for part in enqueued.land().parts}
-            positions = {region: places[region] for region in enqueued.regions}
-            return WriteResult(outcome.rows, DURABLE, positions, outcome.skipped, outcome.not_found)
-        landing = {writer: partial(writer.land, writes) for writer, writes in enqueued}
+    def _land(self, enqueued: Enqueued) -> WriteResult:
+        writes = enqueued.writes
+        if isinstance(writes, AtomicWrite):
+            places = {part.region: part.position for part in writes.land().parts}
+            positions = {region: places[region] for region in writes.regions}
+            return WriteResult(
+                enqueued.rows, DURABLE, positions, enqueued.skipped, enqueued.not_found
+            )
+        landing = {writer: partial(writer.land, of_region) for writer, of_region in writes}
         try:
             positions = self.writers.together(landing)
         except (ReopenError, RetryError) as error:
-            if partly := _partly_written(enqueued, error):
+            if partly := _partly_written(writes, error):
                 raise partly from error
             raise
         return WriteResult(
-            outcome.rows,
+            enqueued.rows,
             reached(self.options),
             positions if self.options.durable else {},
-            outcome.skipped,
-            outcome.not_found,
+            enqueued.skipped,
+            enqueued.not_found,
         )
 
 
-def _partly_written(enqueued: Enqueued, error: MemWalError) -> PartlyWrittenError | None:
+def _partly_written(writes: RegionWrites, error: MemWalError) -> PartlyWrittenError | None:
     """The error to raise for one that came while rows landed; None if no row has landed."""
     regions = tuple(
-        writer.region_id for writer, writes in enqueued if any(write.position for write in writes)
+        writer.region_id for writer, of_region in writes if any(w.position for w in of_region)
     )
     if not regions:
         return None

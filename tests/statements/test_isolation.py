@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.write.statement import Statements
+from memwal_sql.write.statement import Enqueuer
 from tests.statements.conftest import Meanwhile
 from tests.statements.other_process import connect, run, run_listed_before
 
@@ -99,14 +99,14 @@ def test_processes_that_make_regions_at_the_same_time(
     insert = "INSERT INTO t SELECT $id, true WHERE NOT EXISTS (SELECT id FROM t WHERE id > 2)"
     other.submit(connect, {"t": uri}).result()
     mw.sql(ctx, "SET memwal.isolation = 'serializable'")
-    enqueue, left = Statements._enqueue, list[object]()
+    enqueue, left = Enqueuer._enqueue, list[object]()
 
-    def after_others(statements: Statements, *arguments: Any) -> Any:
+    def after_others(statements: Enqueuer, *arguments: Any) -> Any:
         if not left:  # this one has read, and made its region
             left.append(other.submit(run_listed_before, insert.replace("$id", "4")).result())
         return enqueue(statements, *arguments)
 
-    monkeypatch.setattr(Statements, "_enqueue", after_others)
+    monkeypatch.setattr(Enqueuer, "_enqueue", after_others)
     mw.sql(ctx, insert, id=3)
     assert left and len([key for key in here(table) if key > 2]) == 1
 

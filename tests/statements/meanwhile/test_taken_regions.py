@@ -11,7 +11,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.storage.retries import ATTEMPTS
-from memwal_sql.write.statement import Statements
+from memwal_sql.write.statement import Enqueuer
 from memwal_sql.write.table_writer import TableWriter
 from memwal_sql.write.wal_writer import WalWriter
 from tests.model.process import forks
@@ -52,7 +52,7 @@ def take(
     """Has the other process give rows of some keys the values that are said, so many times: right
     before a statement writes. Gives how often it has."""
     other.submit(connect, {"t": uri}).result()
-    enqueue = Statements._enqueue
+    enqueue = Enqueuer._enqueue
     taken: list[Any] = []
 
     def make(rows: dict[int, int], times: float) -> list[Any]:
@@ -63,7 +63,7 @@ def take(
                 taken.append(other.submit(run, f"INSERT INTO t VALUES {values}").result())
             return enqueue(*given)
 
-        monkeypatch.setattr(Statements, "_enqueue", when_taken)
+        monkeypatch.setattr(Enqueuer, "_enqueue", when_taken)
         return taken
 
     return make

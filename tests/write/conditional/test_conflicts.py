@@ -19,7 +19,7 @@ import memwal_sql as mw
 from memwal_sql.state.context import TableContext
 from memwal_sql.write import statement as statements
 from memwal_sql.write.region_writer import RegionWriter
-from memwal_sql.write.statement import Statements
+from memwal_sql.write.statement import Enqueuer
 from tests.model.interrupts import Interrupt, interrupted
 from tests.model.racing import race
 from tests.soak import IS_SOAK
@@ -334,16 +334,16 @@ def test_what_is_enqueued_is_written_and_told_though_the_writer_is_closed(
     table: mw.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = table.writer()
-    enqueue = Statements._enqueue
+    enqueue = Enqueuer._enqueue
 
     closing = threading.Thread(target=writer.close)
 
-    def then_closed(self: Statements, *parts: Any) -> Any:
+    def then_closed(self: Enqueuer, *parts: Any) -> Any:
         enqueued = enqueue(self, *parts)
         closing.start()
         return enqueued
 
-    monkeypatch.setattr(Statements, "_enqueue", then_closed)
+    monkeypatch.setattr(Enqueuer, "_enqueue", then_closed)
     assert writer.upsert([{"id": key, "n": 100} for key in KEYS], set=ADD).rows == len(KEYS)
     closing.join()
     assert live(table) == {key: (key + 100, 0) for key in KEYS}

@@ -13,7 +13,7 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.errors import WriterFailedError
 from memwal_sql.write.region_writer import RegionWriter
-from memwal_sql.write.statement import Statements
+from memwal_sql.write.statement import Enqueuer
 from memwal_sql.write.wal_writer import WalWriter
 
 SCHEMA = pa.schema(
@@ -58,7 +58,7 @@ def test_a_call_that_loses_a_region_writes_nothing(
     call: Call,
     taken: list[int],
 ) -> None:
-    enqueue = Statements._enqueue
+    enqueue = Enqueuer._enqueue
 
     def after_others(*given: Any) -> Any:
         other.submit(take, table.uri, taken).result()
@@ -66,7 +66,7 @@ def test_a_call_that_loses_a_region_writes_nothing(
 
     with table.writer(turns=False) as writer:
         writer.upsert({"id": KEYS, "n": [10, 20], "m": [0, 0]})
-        monkeypatch.setattr(Statements, "_enqueue", after_others)
+        monkeypatch.setattr(Enqueuer, "_enqueue", after_others)
         before = live(table)
         with pytest.raises(mw.FencedError):
             call(writer)
