@@ -100,6 +100,9 @@ class ReadRegions:
     now: GetWriters
 
 
+_NONE_READ = ReadRegions(tuple, tuple)
+
+
 @dataclass(frozen=True, slots=True)
 class Enqueuer:
     """Reads, computes and enqueues the rows of the statements of one table's writer.
@@ -142,11 +145,10 @@ class Enqueuer:
         return self._write(resolved, compute, cuts)
 
     def as_a_whole(
-        self, select: Callable[[], Resolved], reads: ReadRegions | None = None
+        self, select: Callable[[], Resolved], reads: ReadRegions = _NONE_READ
     ) -> Enqueued:
         """As `over_rows`, but all rows are read again if one of them was written meanwhile or, if
         the statement is serializable, anything in the regions that it reads."""
-        reads = reads or ReadRegions(tuple, tuple)
         outcome, lost = self._whole(select, reads)
         if outcome is None:
             with self.retrying:

@@ -60,20 +60,23 @@ class StatementWriter:
         return self._run(lambda: self.enqueuer.as_a_whole(lambda: compute(keys), reads))
 
     def over_rows(
-        self, select: Callable[[], Resolved], compute: Compute, isolation: str
+        self,
+        select: Callable[[], Resolved],
+        compute: Compute,
+        isolation: str,
+        *,
+        whole: bool = False,
     ) -> WriteResult:
-        """See `Enqueuer.over_rows`."""
+        """See `Enqueuer.over_rows`, or, for a statement that is read again as a `whole`,
+        `Enqueuer.as_a_whole`; a serializable one always is."""
         self._check_routes()
         check_isolation(isolation)
+        if isolation == SNAPSHOT and whole:
+            return self._run(lambda: self.enqueuer.as_a_whole(select))
         if isolation == SNAPSHOT:
             return self._run(lambda: self.enqueuer.over_rows(select, compute))
         reads = ReadRegions(lambda: self.writers.all(self.regions()), lambda: list(self.writers))
         return self._run(lambda: self.enqueuer.as_a_whole(select, reads))
-
-    def as_a_whole(self, select: Callable[[], Resolved]) -> WriteResult:
-        """See `Enqueuer.as_a_whole`; not serializable."""
-        self._check_routes()
-        return self._run(lambda: self.enqueuer.as_a_whole(select))
 
     def described(self, description: Description) -> StatementWriter:
         """This, for a statement of which a record says more."""

@@ -22,7 +22,7 @@ from memwal_sql.write.ingest.normalise import Rows
 from memwal_sql.write.ingest.pieces import normalised
 from memwal_sql.write.lifecycle import WriterLifecycle
 from memwal_sql.write.result import DURABLE, WriteResult, reached
-from memwal_sql.write.statement import SERIALIZABLE, SNAPSHOT, Isolation, check_isolation
+from memwal_sql.write.statement import SNAPSHOT, Isolation, check_isolation
 
 
 class TableWriter(WriterLifecycle):
@@ -192,10 +192,10 @@ class TableWriter(WriterLifecycle):
     ) -> WriteResult:
         """Write the changes that `read` computes from the table's rows at the time it is called.
 
-        It is called with None, and again, for rows that others wrote meanwhile, with their keys; if
-        all is to be computed again as a `whole`, with None. Raises UnsupportedError for a row whose
-        new key is in another region, if the changes are too many for one transaction, and as
-        `upsert` does.
+        It is called with None for all changes. If others wrote some of their keys meanwhile, it is
+        called again: with these keys or, for a statement that is computed again as a `whole`, with
+        None. Raises UnsupportedError for a row whose new key is in another region, if the changes
+        are too many for one transaction, and as `upsert` does.
         """
         self._check_open()
 
@@ -209,9 +209,7 @@ class TableWriter(WriterLifecycle):
         statements = self._statements
         if description is not None:
             statements = statements.described(description)
-        if isolation == SERIALIZABLE or not whole:
-            return statements.over_rows(select, compute, isolation)
-        return statements.as_a_whole(select)
+        return statements.over_rows(select, compute, isolation, whole=whole)
 
     def apply(
         self, changes: Any, *, op: str = "_op", when: str | None = None, atomic: bool = False
