@@ -69,16 +69,16 @@ class TableWriter(WriterLifecycle):
                 each. Calls that read rows first are atomic by themselves.
 
         Rows with one key are applied one after the other. With `when`, `set` or columns to keep,
-        rows are read first, see `memwal_sql.write.conditional`: no update of a key is lost, whoever
-        writes it meanwhile.
+        existing rows are read first, see `memwal_sql.write.statement`: no update of a key is lost,
+        whoever writes it meanwhile.
 
-        Raises InvalidCallError before anything is written if the rows don't fit, BackPressureError
-        if nothing was written for lack of room, ConflictError if others wrote the same keys each
-        time, or kept taking its regions, FencedError or WriterFailedError if the writer is
-        finished: open a new one;
-        PartlyWrittenError if a call that reads rows first was fenced after it had written some
-        regions; TableReplacedError if a flush has found that the base table was overwritten or is
-        gone, and UnknownFormatError if a newer version of this package has it.
+        Raises InvalidCallError before anything is written if the rows don't fit; BackPressureError
+        if nothing was written for lack of room; ConflictError if others wrote the same keys each
+        time, or kept taking its regions; FencedError or WriterFailedError if the writer is
+        finished: open a new one; PartlyWrittenError if a call that reads rows first was fenced
+        after it had written some regions; TableReplacedError if a flush has found that the base
+        table was overwritten or is gone; and UnknownFormatError if a newer version of this package
+        has it.
 
         Examples:
             >>> with table.writer() as writer:
@@ -96,8 +96,8 @@ class TableWriter(WriterLifecycle):
             return self._write(rows, normalise, atomic=atomic)
         if isinstance(rows, RowStream):
             rows = rows.read_all()
-        whole = self._normaliser.partial(rows) if lacking else normalise(rows)
-        batch = whole if lacking else whole.select(self._schema.names)
+        names = self._schema.names
+        batch = self._normaliser.partial(rows) if lacking else normalise(rows).select(names)
         return self._statements.over_keys(*self._resolver.upsert(batch, expressions), isolation)
 
     def insert(self, data: Any, *, missing: MissingInInsert = ERROR) -> WriteResult:
@@ -120,7 +120,7 @@ class TableWriter(WriterLifecycle):
         """
         description = description or Description()
         too_large = rows.nbytes > self._options.memtable_bytes and description.actor is None
-        if too_large or not self._statements.routes or not rows.num_rows:
+        if too_large or not rows.num_rows:
             return self.upsert(rows)
         self._check_open()
         batch = self._normaliser.upserts(rows)
@@ -300,10 +300,6 @@ class TableWriter(WriterLifecycle):
     def _append(self, batch: pa.RecordBatch) -> dict[UUID, int]:
         if batch.num_rows == 0:
             return {}
-        size = batch.nbytes
-        self._budget.take_room(size, self._relieve)
-        try:
+        with self.room_for(batch.nbytes):
             positions = self._writers.append(batch)
-        finally:
-            self._budget.release(size)
         return positions if self._options.durable else {}
