@@ -51,8 +51,9 @@ class RegionClaim:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """The result of a claim: MemTables ascending by generation, and the next free WAL position."""
+class ClaimedRegion:
+    """A region after its claim: the MemTables of the replay, ascending by generation, and the next
+    free WAL position."""
 
     claim: RegionClaim
     memtables: tuple[ReplayedMemTable, ...]
@@ -67,8 +68,8 @@ def claim(
     values: Mapping[str, RegionValue] | None = None,
     newest: RegionManifest | None = None,
     merged: int = 0,
-    log: Log | None = None,
-) -> Claim:
+    log: ReplayedLog | None = None,
+) -> ClaimedRegion:
     """Become the region's writer.
 
     `make` makes an empty MemTable for a generation. `values` are the region's values, written down
@@ -118,7 +119,7 @@ def claim(
 
 def claim_new(
     manifests: RegionManifests, wal: Wal, check: Callable[[], None], creation: RegionManifest
-) -> Claim | RegionManifest:
+) -> ClaimedRegion | RegionManifest:
     """Create a region whose writer is its creator, by the epoch of its first manifest. If the
     region has any other file, returns its newest manifest, for a `claim`. Raises the errors of
     `claim`.
@@ -141,11 +142,13 @@ def claim_new(
     return newest
 
 
-def _claimed(manifest: RegionManifest, memtables: Sequence[ReplayedMemTable], fence: int) -> Claim:
+def _claimed(
+    manifest: RegionManifest, memtables: Sequence[ReplayedMemTable], fence: int
+) -> ClaimedRegion:
     region, epoch = manifest.region_id, manifest.writer_epoch
     rows = sum(replayed.memtable.rows for replayed in memtables)
     _log.info("claimed region %s: epoch %d, %d rows replayed", region, epoch, rows)
-    return Claim(RegionClaim(region, epoch, manifest), tuple(memtables), fence + 1)
+    return ClaimedRegion(RegionClaim(region, epoch, manifest), tuple(memtables), fence + 1)
 
 
 def fenced(region_id: UUID, epoch: int, by: int) -> FencedError:
@@ -158,7 +161,7 @@ def fenced(region_id: UUID, epoch: int, by: int) -> FencedError:
 
 
 @dataclass(slots=True)
-class Log:
+class ReplayedLog:
     """The WAL of a region, replayed from the position behind `after` up to `decided`, the first
     intent that is undecided, or up to `end`, the first free position.
 
@@ -186,7 +189,7 @@ class Log:
         self.end = wal.first_free(self.end)
         self.decided = self.replayed.read(self.decided, self.end)
 
-    def above(self, manifest: RegionManifest) -> Log | None:
+    def above(self, manifest: RegionManifest) -> ReplayedLog | None:
         """This log without what a newer manifest has flushed, which is forgotten; None if the log
         must be read again, as the flush ended within a MemTable, or an entry is torn."""
         replayed, current = self.replayed, manifest.current_generation
@@ -199,7 +202,7 @@ class Log:
 
 def read_log(
     manifests: RegionManifests, wal: Wal, manifest: RegionManifest, make: MakeMemTable
-) -> Log:
+) -> ReplayedLog:
     """The WAL above `manifest`, or above a newer one. Raises CorruptFileError if it is damaged and
     no newer manifest has flushed the damaged part."""
     while True:
@@ -215,7 +218,7 @@ def read_log(
                 raise
             manifest = newer
         else:
-            return Log(manifest, replayed, first - 1, decided, end, torn, modified)
+            return ReplayedLog(manifest, replayed, first - 1, decided, end, torn, modified)
 
 
 def _commit_epoch(

@@ -34,7 +34,7 @@ from memwal_sql.storage.region.versions import RegionManifests
 from memwal_sql.storage.wal.entry import entry_schema
 from memwal_sql.storage.wal.log import Wal
 from memwal_sql.write.back_pressure import MemoryBudget
-from memwal_sql.write.claim import Claim, Log, claim, claim_new, read_log
+from memwal_sql.write.claim import ClaimedRegion, ReplayedLog, claim, claim_new, read_log
 from memwal_sql.write.flusher import RegionFlusher
 from memwal_sql.write.generation_writer import FindIndexes, GenerationWriter
 from memwal_sql.write.options import WriterOptions
@@ -101,7 +101,7 @@ class RegionOpener:
             manifest = _checked(existing, manifest)
         return RegionClaimer(self, manifest, None)
 
-    def log(self, region: UUID) -> Wal:
+    def wal(self, region: UUID) -> Wal:
         """The log of a region."""
         stored = entry_schema(self.info.schema, self.base.lance_schema)
         return self.context.wal(region, stored)
@@ -123,10 +123,10 @@ class RegionOpener:
             self.lost(error)
             raise
 
-    def writer(self, won: Claim, values: RegionValues | None) -> RegionWriter:
+    def writer(self, won: ClaimedRegion, values: RegionValues | None) -> RegionWriter:
         """The writer of a region that was claimed."""
         region = won.claim.region_id
-        manifests, wal = self.manifests(region), self.log(region)
+        manifests, wal = self.manifests(region), self.wal(region)
         return RegionWriter(
             claim=won.claim,
             replayed=won.memtables,
@@ -186,10 +186,10 @@ class RegionClaimer:
         """`manifest` was read or recorded, or is to be the region's first."""
         region = manifest.region_id
         self._opener, self._manifest, self._values = opener, manifest, values
-        self._wal, self._manifests = opener.log(region), opener.manifests(region)
+        self._wal, self._manifests = opener.wal(region), opener.manifests(region)
         self._make = opener.memtables(region, values)
         self._writer: RegionWriter | None = None
-        self._log: Log | None = None
+        self._log: ReplayedLog | None = None
         self._is_known = False  # whether the log was read before
 
     def tenure(self) -> Tenure | None:
@@ -209,7 +209,7 @@ class RegionClaimer:
         manifest, opener = self._existing(), self._opener
         if not manifest.version:
             outcome = claim_new(self._manifests, self._wal, opener.check, manifest)
-            if isinstance(outcome, Claim):
+            if isinstance(outcome, ClaimedRegion):
                 return self._won(outcome)
             self._manifest = manifest = _checked(outcome, manifest)
             if opener.options.turns:
@@ -228,7 +228,7 @@ class RegionClaimer:
         )
         return self._won(won)
 
-    def _won(self, won: Claim) -> RegionWriter:
+    def _won(self, won: ClaimedRegion) -> RegionWriter:
         self._manifest, self._is_known = won.claim.manifest, True
         self._writer = self._opener.writer(won, self._values)
         return self._writer
@@ -243,7 +243,7 @@ class RegionClaimer:
                 raise beyond(region, merged, self._manifest.current_generation) from error
         return self._manifest
 
-    def _read(self) -> Log:
+    def _read(self) -> ReplayedLog:
         """The log up to its end."""
         log = self._take_log()
         if log is not None:
@@ -256,19 +256,19 @@ class RegionClaimer:
             newest = self._manifests.latest()
         return read_log(self._manifests, self._wal, newest, self._make)
 
-    def _log_to_claim(self) -> Log | None:
+    def _log_to_claim(self) -> ReplayedLog | None:
         """The log above the newest manifest; None if it is to be read."""
         log = self._take_log()
         if log is None or not self._is_known:
             return log
         return log.above(self._manifests.newer(log.manifest) or log.manifest)
 
-    def _take_log(self) -> Log | None:
+    def _take_log(self) -> ReplayedLog | None:
         """The log as far as it was read: by this, or by a writer that has handed the region over.
         It can be taken once, as nobody knows how far it was read by what has failed."""
         log, writer = self._log, self._writer
         self._log = self._writer = None
-        return log if writer is None else writer.log(self._wal)
+        return log if writer is None else writer.replayed_log(self._wal)
 
 
 def create_region(context: TableContext, spec: RegionSpec, values: RegionValues) -> RegionManifest:

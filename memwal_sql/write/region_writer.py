@@ -17,7 +17,7 @@ from memwal_sql.state.tail import Tail
 from memwal_sql.storage.deadlines import check_deadline, remaining
 from memwal_sql.storage.wal.log import Wal
 from memwal_sql.write.back_pressure import MemoryBudget
-from memwal_sql.write.claim import Log, RegionClaim, fenced
+from memwal_sql.write.claim import RegionClaim, ReplayedLog, fenced
 from memwal_sql.write.conditional.recent import Cut, RecentWrites
 from memwal_sql.write.flusher import RegionFlusher
 from memwal_sql.write.generations import OpenGenerations
@@ -101,7 +101,7 @@ class RegionWriter(GroupCommit):
         with self._lock:
             return self._takes_turns and isinstance(self._failure, FencedError)
 
-    def log(self, wal: Wal) -> Log:
+    def replayed_log(self, wal: Wal) -> ReplayedLog:
         """What this writer has of the log of a region that is handed over, to be followed. Its
         MemTables grow then, so that it can be asked once."""
         self._changed.wait_for(lambda: not self._committing)
@@ -111,7 +111,7 @@ class RegionWriter(GroupCommit):
         after = max(flushed, manifest.replay_after_wal_entry_position)
         end = 1 + max([after, *(memtable.last_position for memtable in memtables)])
         replayed = Replay(wal, oldest, self._make_memtable, memtables)
-        return Log(manifest, replayed, after, end, end)
+        return ReplayedLog(manifest, replayed, after, end, end)
 
     def probe(self) -> None:
         """Note if another writer has claimed the region, as the next append would."""

@@ -20,7 +20,7 @@ from memwal_sql.storage.region.versions import RegionManifests
 from memwal_sql.storage.wal.entry import entry_schema
 from memwal_sql.storage.wal.log import Wal
 from memwal_sql.write.back_pressure import MemoryBudget
-from memwal_sql.write.claim import Claim, claim, claim_new
+from memwal_sql.write.claim import ClaimedRegion, claim, claim_new
 from memwal_sql.write.flusher import RegionFlusher
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.region_writer import RegionWriter
@@ -99,12 +99,12 @@ class Region:
     def wal(self, store: ObjectStore | None = None) -> Wal:
         return Wal(store or self.store, self.id)
 
-    def claim(self, store: ObjectStore | None = None, *, new: bool = False) -> Claim:
+    def claim(self, store: ObjectStore | None = None, *, new: bool = False) -> ClaimedRegion:
         """Claim the region; `new` by who has found none in a listing."""
         manifests, wal, known = self.manifests(store), self.wal(store), None
         if new:
             found = claim_new(manifests, wal, lambda: None, RegionManifest(self.id, version=0))
-            if isinstance(found, Claim):
+            if isinstance(found, ClaimedRegion):
                 return found
             known = found
         return claim(manifests, wal, make_memtable, lambda: None, None, known)

@@ -17,7 +17,7 @@ import memwal_sql as mw
 from memwal_sql.errors import FencedError, ReopenError
 from memwal_sql.state import open_writers as live
 from memwal_sql.storage.wal.log import Wal
-from memwal_sql.write.claim import Log, read_log
+from memwal_sql.write.claim import ReplayedLog, read_log
 from memwal_sql.write.region_writer import RegionWriter
 from memwal_sql.write.table_writer import TableWriter
 from memwal_sql.write.turns import TurnSeconds
@@ -40,7 +40,7 @@ def turns() -> Iterator[None]:
         yield
 
 
-def _contents(log: Log) -> list[Any]:
+def _contents(log: ReplayedLog) -> list[Any]:
     """What a claim goes by."""
     replayed = [
         (
@@ -80,7 +80,7 @@ def test_a_log_that_was_followed_is_the_one_that_is_read_again(seed: int) -> Non
     with pytest.raises(FencedError):
         first.append(upsert({1: "fenced"}))
     assert first.is_handed_over
-    log: Log | None = first.log(wal := region.wal())
+    log: ReplayedLog | None = first.replayed_log(wal := region.wal())
     for _ in range(random.randint(1, 4)):
         assert log is not None
         log.follow(wal)
@@ -106,7 +106,7 @@ def test_a_log_is_read_again_where_a_flush_ends_within_a_memtable() -> None:
     region.open()
     with pytest.raises(FencedError):
         first.append(upsert({3: "c"}))
-    log = first.log(region.wal())
+    log = first.replayed_log(region.wal())
     cut = region.manifests().commit(
         region.manifest, current_generation=2, replay_after_wal_entry_position=2
     )
