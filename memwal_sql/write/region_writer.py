@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from exec_nodes.sources.memtable_source import MemTableSource
 from memwal_sql.errors import FencedError, MemWalError, ReopenError, WriterFailedError
 from memwal_sql.state.memtable import MemTable
 from memwal_sql.state.replay import MakeMemTable, Replay, ReplayedMemTable
@@ -158,10 +157,6 @@ class RegionWriter(GroupCommit):
             if self._generations.oldest < newest:
                 self._check_usable()
                 check_deadline(f"region {self.region_id}: a flush goes on in the background")
-
-    def memtables(self) -> tuple[MemTableSource, ...]:
-        """The unflushed rows, ascending by generation; see `tail`."""
-        return self.tail().memtables
 
     def tail(self, since: int = 0) -> Tail:
         """The unflushed rows, and the committed intents among them above the position `since`.

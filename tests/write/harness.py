@@ -175,7 +175,7 @@ def make_memtable(generation: int) -> MemTable:
 def seen(writer: RegionWriter) -> Rows:
     """What readers of this process see of the unflushed rows."""
     held: Rows = {}
-    for source in writer.memtables():
+    for source in writer.tail().memtables:
         columns = ["id", "val", "_tombstone"]
         for batch in source.scan(columns, [], None):
             _apply(held, batch)

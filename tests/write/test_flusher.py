@@ -135,7 +135,7 @@ def test_a_fenced_writer_commits_no_generation() -> None:
     successor.append(upsert({1: "new"}))
     executor.run_all()
     assert region.manifest.flushed_generations == ()
-    for call in (writer.wait_flushed, writer.memtables, lambda: writer.append(upsert({2: "x"}))):
+    for call in (writer.wait_flushed, writer.tail, lambda: writer.append(upsert({2: "x"}))):
         with pytest.raises(FencedError, match="epoch 2"):
             call()
     assert region.rows() == {1: "new"}

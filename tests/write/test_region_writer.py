@@ -109,7 +109,7 @@ def _contents(writer: RegionWriter) -> dict[int, list[Any]]:
             for batch in source.scan(["id", "val", "_tombstone"], [], None)
             for row in batch.to_pylist()
         ]
-        for source in writer.memtables()
+        for source in writer.tail().memtables
         if source.rows
     }
 
@@ -118,7 +118,7 @@ def test_a_call_larger_than_a_memtable_is_split_into_generations() -> None:
     region = Region()
     writer = region.open(executor=ManualExecutor(), memtable_rows=10)
     writer.append(upsert(dict.fromkeys(range(25), "x")))
-    rows = [m.rows for m in writer.memtables()]
+    rows = [m.rows for m in writer.tail().memtables]
     assert sum(rows) == 25 and max(rows) <= 10
     assert len(region.rows()) == 25
 
@@ -192,7 +192,7 @@ def test_an_append_that_can_not_be_settled_poisons_the_writer(
     with pytest.raises(WriterFailedError, match="these rows were not written"):
         writer.append(upsert({3: "c"}))
     with pytest.raises(WriterFailedError):
-        writer.memtables()
+        writer.tail()
     again = region.open()
     assert seen(again) == ({1: "a", 2: "b"} if landed else {1: "a"})
 
@@ -241,7 +241,7 @@ def test_a_fenced_writer_stops_and_says_who_took_over() -> None:
         with pytest.raises(FencedError, match=r"writer of epoch 2 took over from .* epoch 1"):
             first.append(upsert({1: "zombie"}))
     with pytest.raises(FencedError):
-        first.memtables()
+        first.tail()
     assert seen(second) == {1: "a"} == region.rows()
 
 
@@ -385,7 +385,7 @@ def test_a_closed_writer_refuses_writes_and_reads() -> None:
     with pytest.raises(ReopenError, match="closed"):
         writer.append(upsert({1: "a"}))
     with pytest.raises(ReopenError, match="closed"):
-        writer.memtables()
+        writer.tail()
 
 
 def raise_unknown(path: str) -> NoReturn:
