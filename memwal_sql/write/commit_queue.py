@@ -145,8 +145,9 @@ class PendingWrites:
                 generation.unlanded += 1
         return generation, group
 
-    def landed(self, group: list[PendingWrite], seconds: float) -> None:
-        """Note the time of putting an entry: the next one is limited to `_ENTRY_SECONDS`."""
+    def note_speed(self, group: list[PendingWrite], seconds: float) -> None:
+        """Note how long it took to put the entry of these writes: the next one is only as large as
+        can be put in `_ENTRY_SECONDS`."""
         size = sum(write.size for write in group)
         bound = size * _ENTRY_SECONDS / seconds if seconds > 0 else inf
         self._entry_bytes = max(_LEAST_ENTRY_BYTES, bound)

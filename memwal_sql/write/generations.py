@@ -272,7 +272,9 @@ class OpenGenerations:
                 generation.submitted = True  # not before: an interrupt (Ctrl-C) may come anywhere
 
 
-def pieces(batch: pa.RecordBatch, options: WriterOptions) -> list[tuple[pa.RecordBatch, int]]:
+def memtable_slices(
+    batch: pa.RecordBatch, options: WriterOptions
+) -> list[tuple[pa.RecordBatch, int]]:
     """The batch in slices that fit into a MemTable each, with their bytes."""
     size = batch.nbytes  # asked once: it costs as much as a lock
     if batch.num_rows <= options.memtable_rows and size <= options.memtable_bytes:
@@ -280,4 +282,4 @@ def pieces(batch: pa.RecordBatch, options: WriterOptions) -> list[tuple[pa.Recor
     parts = max(-(-batch.num_rows // options.memtable_rows), -(-size // options.memtable_bytes))
     rows = -(-batch.num_rows // min(parts, batch.num_rows))
     slices = [batch.slice(start, rows) for start in range(0, batch.num_rows, rows)]
-    return [(piece, piece.nbytes) for piece in slices]
+    return [(part, part.nbytes) for part in slices]

@@ -31,7 +31,7 @@ from memwal_sql.write.back_pressure import MemoryBudget
 from memwal_sql.write.claim import RegionClaim
 from memwal_sql.write.commit_queue import PendingWrite, PendingWrites
 from memwal_sql.write.conditional.recent import RecentWrites
-from memwal_sql.write.generations import OpenGeneration, OpenGenerations, pieces
+from memwal_sql.write.generations import OpenGeneration, OpenGenerations, memtable_slices
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.wal_writer import WalWriter
 
@@ -76,8 +76,8 @@ class GroupCommit:
         self.order = self._lock if order is None else order
         self._changed = Changes(self._lock)
         self._pending = PendingWrites(options, clock)
-        self._landed = 0
-        self._end = wal.last_position
+        self._landed = 0  # the ticket up to which all writes have landed
+        self._end = wal.last_position  # that of the last entry, or of an intent that is decided
         self._attributes = wal.attributes
         self._committing = False
         self._intent: PendingWrite | None = None
@@ -108,7 +108,7 @@ class GroupCommit:
         their places in all or in none. If the writer has stopped since, `land` or the next call
         raises that.
         """
-        parts = pieces(batch, self._options)
+        parts = memtable_slices(batch, self._options)
         with self.order, self._lock:
             if not checked:
                 self._check_usable(_NOT_WRITTEN)
@@ -131,7 +131,7 @@ class GroupCommit:
 
     def fits(self, batch: pa.RecordBatch) -> bool:
         """Whether rows fit into one MemTable, and so into one intent."""
-        return len(pieces(batch, self._options)) == 1
+        return len(memtable_slices(batch, self._options)) == 1
 
     def enqueue_intent(self, write: PendingWrite) -> None:
         """Give the rows of a transaction, which may be none, their place in the order of writing.
@@ -280,7 +280,7 @@ class GroupCommit:
                 begun = self._clock()
                 position = self._append(generation, group)
                 with self._lock:
-                    self._pending.landed(group, self._clock() - begun)
+                    self._pending.note_speed(group, self._clock() - begun)
                     self._landed_at(position, generation, group)
                     self._end_commit()
             except BaseException as error:
