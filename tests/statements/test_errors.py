@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import memwal_sql as mw
-from memwal_sql.statements.queries.places import Edit, before, edited
+from memwal_sql.statements.queries.places import Edit, edited, place_before
 from tests.statements.test_refusals import INSIDE
 
 SCHEMA = pa.schema({"id": pa.int64(), "n": pa.int64(), "v": pa.list_(pa.float32(), 2)})
@@ -162,7 +162,7 @@ def test_places_after_edits_lead_back_to_those_before(text: str, data: st.DataOb
     after = edited(text, edits)
     for place, character in enumerate(after):
         if character in "XY":
-            assert any(before(place, edits) == one.start for one in edits)
+            assert any(place_before(place, edits) == one.start for one in edits)
         else:
-            assert text[before(place, edits)] == character
-    assert before(len(after), edits) == len(text)
+            assert text[place_before(place, edits)] == character
+    assert place_before(len(after), edits) == len(text)

@@ -70,11 +70,11 @@ def row_changes(target: Target, actions: Sequence[RowAction]) -> RowChanges:
         gone_keys = frozenset(KeyBatch(gone).values)
         existing = KeyBatch(keys([target.table.get(new)]))
         if existing := existing.filter(_not_among(existing, gone_keys)):
-            names = [name for keys in existing.table.to_batches() for name in key_names(keys)]
+            shown = [key for batch in existing.table.to_batches() for key in key_names(batch)]
             raise KeysExistError(
-                f"other rows have {len(names)} of the keys that the statement writes, such as "
-                f"{names[:_SHOWN_KEYS]}",
-                frozenset(names),
+                f"other rows have {len(shown)} of the keys that the statement writes, such as "
+                f"{shown[:_SHOWN_KEYS]}",
+                frozenset(shown),
             )
     if gone.num_rows and written:
         taken = frozenset(KeyBatch(keys(a.rows for a in written)).values) if new.num_rows else ()

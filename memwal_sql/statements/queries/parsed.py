@@ -12,7 +12,7 @@ from memwal_native.syntax import SqlParser, SqlQuery, SqlStatement
 from memwal_sql.arguments import check_lengths
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.table_functions import FUNCTIONS
-from memwal_sql.statements.queries.places import Edit, StatementError, before, offset_of
+from memwal_sql.statements.queries.places import Edit, StatementError, offset_of, place_before
 
 _PLACE = re.compile(r" at Line: (\d+), Column: (\d+)$")
 _SEARCHES = [name for function in FUNCTIONS for name in function.names]
@@ -33,7 +33,7 @@ class Text:
 
     def error(self, message: str, at: int) -> StatementError:
         """An error with the place in the user's text for a place in this one."""
-        return StatementError(message, self.original, before(at, self.edits))
+        return StatementError(message, self.original, place_before(at, self.edits))
 
     def since(self, at: int) -> Text:
         """The text from a place on, with blanks before it, so that places stay the same."""

@@ -27,7 +27,7 @@ def edited(text: str, edits: Sequence[Edit]) -> str:
     return text
 
 
-def before(at: int, edits: Sequence[Edit]) -> int:
+def place_before(at: int, edits: Sequence[Edit]) -> int:
     """The place before edits of a place after them; within a new text, the place of the edit."""
     longer = 0
     for start, end, new in sorted(edits):

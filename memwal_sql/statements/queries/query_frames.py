@@ -126,10 +126,8 @@ def query_frame(
     statement may read a table of `strong` in an earlier state.
     """
     functions = search_functions(ctx)
-    changed = [
-        registration.table for name in strong if (registration := functions.registered(name, ctx))
-    ]
-    uris = frozenset(cast(WritableTable, table).uri for table in changed)
+    registrations = [functions.registered(name, ctx) for name in strong]
+    uris = frozenset(cast(WritableTable, r.table).uri for r in registrations if r is not None)
     source = query if isinstance(query, Text) else Text(query, query)
     planned_query = _planned(ctx, source, parameters, strong, uris, snapshots, options)
     if snapshots is not None:
@@ -152,15 +150,12 @@ def _planned(
     if snapshots is not None:
         check_memberships(parsed.misread)
     uses = list(_uses(ctx, source, parsed, parameters))
-    functions, pinned = (
-        search_functions(ctx),
-        StatementSnapshots() if snapshots is None else snapshots,
-    )
+    functions = search_functions(ctx)
+    pinned = StatementSnapshots() if snapshots is None else snapshots
     times = Counter((use.name, use.moment) for use in uses)
     registrations: dict[TableName, Registered | None] = {}
-    if (
-        len(uses) > 1 or snapshots is not None or strong or parsed.pasts
-    ):  # one scan reads one state anyway
+    # Otherwise it reads one state anyway.
+    if len(uses) > 1 or snapshots is not None or strong or parsed.pasts:
         registrations = {name: functions.registered(name, ctx) for name, _ in times}
     levels: dict[SharedSnapshot, list[str]] = {}
     for (name, moment), count in times.items():
@@ -176,15 +171,11 @@ def _planned(
         registration = registrations.get(name)
         if registration is None:
             if moment is not None:
-                raise UnsupportedError(
-                    f"{'.'.join(name)} is not a MemWAL table: AS OF is for those"
-                )
+                text = f"{'.'.join(name)} is not a MemWAL table: AS OF is for those"
+                raise UnsupportedError(text)
             continue
-        table, columns, level = (
-            cast(WritableTable, registration.table),
-            registration.columns,
-            registration.consistency,
-        )
+        table, columns = cast(WritableTable, registration.table), registration.columns
+        level = registration.consistency
         state: SharedSnapshot | None = None
         if moment is None:
             state = pinned.state(name, table)
