@@ -171,8 +171,8 @@ def _planned(
         registration = registrations.get(name)
         if registration is None:
             if moment is not None:
-                text = f"{'.'.join(name)} is not a MemWAL table: AS OF is for those"
-                raise UnsupportedError(text)
+                message = f"{'.'.join(name)} is not a MemWAL table: AS OF is for those"
+                raise UnsupportedError(message)
             continue
         table, columns = cast(WritableTable, registration.table), registration.columns
         level = registration.consistency
