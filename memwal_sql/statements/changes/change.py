@@ -40,7 +40,7 @@ class Change(ABC):
     @property
     @abstractmethod
     def query(self) -> str:
-        """The query that finds its rows, for EXPLAIN."""
+        """The query that finds its rows, which EXPLAIN shows."""
 
     @abstractmethod
     def actions(self, reading: Reading, keys: pa.Table | None) -> list[RowAction]:

@@ -97,7 +97,7 @@ class Merge(Change):
 
     @property
     def query(self) -> str:
-        """The join of the table and the source."""
+        """The join of the table and the source: EXPLAIN shows it, `actions` does not run it."""
         kinds = {when.of for when in self.whens}
         joins = {
             (False, False): "JOIN",
