@@ -171,7 +171,7 @@ class OpenGenerations:
         generation.marks.append(Mark(position, memtable.generation, memtable.rows, parts))
         self.last_transaction = position
 
-    def read_at(self, position: int, parts: tuple[Part, ...]) -> None:
+    def note_without_rows(self, position: int, parts: tuple[Part, ...]) -> None:
         """A committed intent without rows is in the WAL at `position`."""
         active = self.active
         self.mark(active, position, parts)

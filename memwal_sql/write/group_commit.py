@@ -187,7 +187,7 @@ class GroupCommit:
                     write.generation, committed, write.size, write.position, parts
                 )
             elif parts:
-                self._generations.read_at(write.position, parts)
+                self._generations.note_without_rows(write.position, parts)
             self._landed, self._end = write.ticket, max(self._end, write.position)
             self._end_commit()
 

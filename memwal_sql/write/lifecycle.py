@@ -20,7 +20,7 @@ import pyarrow as pa
 from exec_nodes.base.ticker import Ticks
 from exec_nodes.base.transient_threads import TransientThreads
 from memwal_sql.errors import InvalidCallError, MemWalError, ReopenError, RepairError
-from memwal_sql.state import open_writers as live
+from memwal_sql.state import open_writers
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.objects.concurrent import SharedCall
 from memwal_sql.storage.wal.entry import entry_schema
@@ -42,7 +42,7 @@ from planner.model import TableInfo
 _PARALLEL_FLUSHES = {False: 2, True: 8}  # by whether the store is remote
 
 
-class WriterLifecycle(live.OpenTable):
+class WriterLifecycle(open_writers.OpenTable):
     """Opens what a writer of a table consists of, has its regions flushed, and closes it."""
 
     def __init__(
@@ -153,7 +153,7 @@ class WriterLifecycle(live.OpenTable):
         self.columns = entry_schema(info.schema, base.lance_schema)
         self.of_insert = of_insert
         self._ticks = self._start_ticks()
-        live.register_table(self)
+        open_writers.register_table(self)
 
     @property
     def routes(self) -> bool:
@@ -234,7 +234,7 @@ class WriterLifecycle(live.OpenTable):
             if self._closed:
                 return
             self._closed = True
-        live.unregister_table(self)
+        open_writers.unregister_table(self)
         if self.pid != os.getpid():
             return  # this process has neither the parent's threads nor its regions
         if self._ticks is not None:
@@ -246,7 +246,7 @@ class WriterLifecycle(live.OpenTable):
         self._flushes.shutdown()  # flushes that are running end, and may fail
         self._writers.each(RegionWriter.check_flushes, errors)
         for writer in self._writers:
-            live.unregister(self.identity, writer)
+            open_writers.unregister(self.identity, writer)
         _unwritten.discard(self)
         if errors:
             raise errors[0]

@@ -24,7 +24,7 @@ from memwal_sql.errors import (
     TableReplacedError,
     UnknownFormatError,
 )
-from memwal_sql.state import open_writers as live
+from memwal_sql.state import open_writers
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.replay import MakeMemTable, memtables_of
 from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
@@ -190,7 +190,7 @@ class RegionClaimer:
         self._make = opener.memtables(region, values)
         self._writer: RegionWriter | None = None
         self._log: ReplayedLog | None = None
-        self._is_known = False  # whether the log was read before
+        self._log_was_read = False
 
     def tenure(self) -> Tenure | None:
         """What another process does with the region, whose log is followed from now on; None if no
@@ -198,7 +198,7 @@ class RegionClaimer:
         if not self._existing().version:
             return None
         log = self._log = self._read()
-        own = live.last_epoch(self._opener.context.identity, self._manifest.region_id)
+        own = open_writers.last_epoch(self._opener.context.identity, self._manifest.region_id)
         if log.epoch <= own:
             return None
         return Tenure(log.epoch, log.end, log.modified, not log.replayed.fence_is_last)
@@ -215,7 +215,7 @@ class RegionClaimer:
             if opener.options.turns:
                 raise FencedError(f"region {manifest.region_id} was created by another writer")
         # A recorded manifest lacks fields that a commit needs.
-        newest = manifest if manifest.message and not self._is_known else None
+        newest = manifest if manifest.message and not self._log_was_read else None
         won = claim(
             self._manifests,
             self._wal,
@@ -229,7 +229,7 @@ class RegionClaimer:
         return self._won(won)
 
     def _won(self, won: ClaimedRegion) -> RegionWriter:
-        self._manifest, self._is_known = won.claim.manifest, True
+        self._manifest, self._log_was_read = won.claim.manifest, True
         self._writer = self._opener.writer(won, self._values)
         return self._writer
 
@@ -249,17 +249,17 @@ class RegionClaimer:
         if log is not None:
             with suppress(CorruptFileError):  # it was flushed and collected, or is read below
                 log.follow(self._wal)
-                self._is_known = True
+                self._log_was_read = True
                 return log
         newest = self._manifest
-        if self._is_known or not newest.message:
+        if self._log_was_read or not newest.message:
             newest = self._manifests.latest()
         return read_log(self._manifests, self._wal, newest, self._make)
 
     def _log_to_claim(self) -> ReplayedLog | None:
         """The log above the newest manifest; None if it is to be read."""
         log = self._take_log()
-        if log is None or not self._is_known:
+        if log is None or not self._log_was_read:
             return log
         return log.above(self._manifests.newer(log.manifest) or log.manifest)
 

@@ -21,7 +21,7 @@ from memwal_sql.errors import (
     WriterFailedError,
 )
 from memwal_sql.life_log import deferred_logs
-from memwal_sql.state import open_writers as live
+from memwal_sql.state import open_writers
 from memwal_sql.storage.deadlines import unbounded
 from memwal_sql.storage.objects.concurrent import map_remote
 from memwal_sql.storage.retries import ATTEMPTS
@@ -284,7 +284,7 @@ class RegionWriters:
             raise errors[0]
 
     def _take_over(self, writer: RegionWriter) -> None:
-        before = live.register(self._opener.context.identity, writer)
+        before = open_writers.register(self._opener.context.identity, writer)
         if before is not None:
             before.taken_over(writer.epoch)
 

@@ -75,7 +75,7 @@ class StatementWriter:
             return self._run(lambda: self.enqueuer.as_a_whole(select))
         if isolation == SNAPSHOT:
             return self._run(lambda: self.enqueuer.over_rows(select, compute))
-        reads = ReadRegions(lambda: self.writers.all(self.regions()), lambda: list(self.writers))
+        reads = ReadRegions(self.claim_all, lambda: list(self.writers))
         return self._run(lambda: self.enqueuer.as_a_whole(select, reads))
 
     def described(self, description: Description) -> StatementWriter:
