@@ -15,10 +15,11 @@ from uuid import UUID, uuid4
 import pyarrow as pa
 
 from exec_nodes.base.tasks import map_in_threads
+from exec_nodes.evolution.project import same_columns
 from memwal_sql.bulk.publish_region import PublishLimits, RegionPublisher
 from memwal_sql.bulk.read import PARALLEL, StagedRegion, staged_regions
 from memwal_sql.bulk.stage import StagedTask
-from memwal_sql.errors import InvalidCallError, StoreUnavailableError
+from memwal_sql.errors import ConflictError, InvalidCallError, StoreUnavailableError
 from memwal_sql.maintain.lease import PUBLISHING, maintenance_lease
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.batch_marks import BatchMark, complete, last_complete, transaction_id
@@ -185,9 +186,16 @@ class Publisher:
             limits=self._limits,
             check=context.check_writes,
             merged=base.details.merged_generations.get(region.region_id, 0),
+            check_columns=partial(self._check_columns, base.stored),
             values=values,
             claimed=partial(note_claim, context.identity, region.region_id),
         )
+
+    def _check_columns(self, stored: pa.Schema) -> None:
+        if not same_columns(self._base().stored, stored):
+            raise ConflictError(
+                f"the columns of {self._context.uri} have just changed: call this again"
+            )
 
     def _recipes(self) -> Sequence[IndexRecipe]:
         return self._base().indexes.recipes()

@@ -102,12 +102,13 @@ class RegionPublisher:
         limits: PublishLimits,
         check: Callable[[], None],
         merged: int,
+        check_columns: Callable[[], None],
         values: Mapping[str, RegionValue] | None = None,
         claimed: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """`check` raises where the table must not be written any more; `merged` is the
-        region's merge progress by the base version that the publisher began with; `claimed` is
-        given the epoch of each claim."""
+        """`check` raises where the table must not be written any more, `check_columns` where it has
+        other columns by now; `merged` is the region's merge progress by the base version that the
+        publisher began with; `claimed` is given the epoch of each claim."""
         self.region_id = manifests.region_id
         self._store = store
         self._log = log
@@ -118,6 +119,7 @@ class RegionPublisher:
         self._limits = limits
         self._check = check
         self._merged = merged
+        self._check_columns = check_columns
         self._values = values
         self._note_claim = claimed
         self._own: _Own | None = None
@@ -217,7 +219,13 @@ class RegionPublisher:
                 self._own = replace(self._own, manifest=manifest)
                 return self._own
         won = claim(
-            self._manifests, self._log, self._make, self._check, self._values, merged=self._merged
+            self._manifests,
+            self._log,
+            self._make,
+            self._check,
+            self._values,
+            merged=self._merged,
+            check_columns=self._check_columns,
         )
         self._note_claim(won.claim.epoch)
         wal = WalWriter(

@@ -42,7 +42,7 @@ class FlushedTable(SharedTable):
             ]
             return self._claim_and_flush(unflushed)
 
-        return over_conflicts(flush, self.uri, on=FencedError)
+        return over_conflicts(flush, self.uri, on=(FencedError, ConflictError))
 
     def unflushed_logs(self, *, with_ages: bool = False) -> list[UnflushedLog]:
         """The logs with unflushed rows, except those of this process's writers; for `run_jobs`."""

@@ -194,16 +194,16 @@ class WrittenTable(TableHandle):
         return self._tracker.loaded.details.merged_generations.get(region_id, 0)
 
     def _check_claimable(self, etag: str, stored: pa.Schema, again: bool) -> None:
-        """Raise if regions may not be claimed, or not claimed `again`, by a writer that was opened
-        with the base version of an etag, and its columns."""
+        """Raise if regions may not be claimed, or not claimed `again` or with rows of others, by a
+        writer that was opened with the base version of an etag, and its columns."""
         latest = self._tracker.latest()
         if latest.etag == etag:
             return
         self._collector.check_watermarks(latest)  # it may have been restored to an earlier version
         if again and not same_columns(latest.stored, stored):
             raise ReopenError(
-                f"the columns of {self.uri} have changed, and another writer has taken regions "
-                "over: open a new writer"
+                f"the columns of {self.uri} have changed since this writer was opened, and others "
+                "have written to its regions: open a new writer"
             )
 
     def _all_regions(self) -> list[tuple[int, Mapping[str, RegionValue] | None]]:

@@ -69,6 +69,7 @@ def claim(
     newest: RegionManifest | None = None,
     merged: int = 0,
     log: ReplayedLog | None = None,
+    check_columns: Callable[[], None] = lambda: None,
 ) -> ClaimedRegion:
     """Become the region's writer.
 
@@ -78,7 +79,9 @@ def claim(
     must not write the table any more, which is certain only once the epoch is committed: a program
     that has raised the table's version claims every region after that, and fences earlier writers.
     `merged` is the last generation of the region in a base version. `log` is the region's log as
-    far as it was read before.
+    far as it was read before. `check_columns` raises if the table has other columns than those that
+    `make` and `wal` know: rows that were replayed may have values in them, which a flush would
+    lose.
 
     Raises FencedError when another writer claims the region meanwhile, RegionSealedError when it
     takes no writers, CorruptFileError when its WAL is damaged and TableReplacedError when more of
@@ -114,6 +117,8 @@ def claim(
             f"{wal.path(fence)} was missing, but {wal.path(fence + 1)} was written after it by "
             f"epoch {above.writer_epoch}"
         )
+    if any(m.memtable.rows for m in replayed.memtables):
+        check_columns()
     return _claimed(manifest, replayed.memtables, fence)
 
 

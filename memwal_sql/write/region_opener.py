@@ -225,6 +225,7 @@ class RegionClaimer:
             newest,
             opener.merged(manifest.region_id),
             self._log_to_claim(),
+            partial(opener.check_claimable, True),
         )
         return self._won(won)
 
