@@ -18,6 +18,7 @@ from exec_nodes.arrow.nested import inner_fields, with_inner_fields
 from exec_nodes.base.columns import TOMBSTONE
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.evolution.match import FIELD_ID_KEY, match, renamed
+from exec_nodes.evolution.widen import widened, widens
 from exec_nodes.lance.reading import rows_of
 
 Column = TypeVar("Column", pa.Array, pa.ChunkedArray)
@@ -53,6 +54,15 @@ class ByFieldId:
         self.stored_names: Mapping[str, str | None] = dict(zip(target.names, names, strict=True))
         self._target = target
         self._inside = dict(zip(target.names, matched.inside, strict=True))
+
+    @lazy_property
+    def widened(self) -> frozenset[str]:
+        """The requested columns whose stored type is narrower, or wider."""
+        stored, now = self.stored, self._target
+        pairs = {
+            name: (stored.field(of).type, now.field(name).type) for name, of in self.present.items()
+        }
+        return frozenset(n for n, (a, b) in pairs.items() if widens(a, b) or widens(b, a))
 
     @property
     def present(self) -> Mapping[str, str]:
@@ -95,19 +105,23 @@ class CurrentSchema:
     def project(self, dataset: Any) -> Any:
         """The Lance table `dataset` with the current columns and fields.
 
-        That is the dataset itself, unless names and ids disagree; then its rows are held in memory,
-        in their order, without indexes: it is rare, and ends when the generation is merged.
+        That is the dataset itself, unless names and ids disagree, or a column's type was widened
+        since; then its rows are held in memory, in their order, without indexes: it is rare, and
+        ends when the generation is merged. Raises SourceGoneError as `widened` does.
         """
         own = dataset.lance_schema
         if own == self._agreeing:  # most generations end here: the rest takes ten times as long
             return dataset
         by_id = ByFieldId(numbered(dataset.schema, own), self.schema)
-        if by_id.names_agree:
+        if by_id.names_agree and not by_id.widened:
             self._agreeing = own
             return dataset
         present = by_id.present
         rows = rows_of(dataset.scanner(columns=list(present.values())))
         columns = [by_id.column(name, rows[stored]) for name, stored in present.items()]
+        for place, name in enumerate(present):
+            if name in by_id.widened:
+                columns[place] = widened(columns[place], self.schema.field(name))
         table = pa.Table.from_arrays(columns, list(present))
         renamed = pa.Table.from_batches(map(aligned, table.to_batches()), table.schema)
         return lance.write_dataset(renamed, "memory://", data_storage_version="stable")

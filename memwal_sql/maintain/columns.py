@@ -1,9 +1,10 @@
-"""Columns of the base table: added, dropped, renamed, made nullable.
+"""Columns of the base table: added, dropped, renamed, made nullable, widened.
 
 Rows that are in logs, in memory and in generations go by field id, so that a commit of the base
 changes them all. Lance numbers a new column from the largest id that it finds; that of a column
 that was dropped may be gone from there, while rows in front still have it. So dropping notes the
-largest id in the metadata of the schema, and adding begins above it.
+largest id in the metadata of the schema, and adding begins above it. Lance's own change of a type
+gives the column another id, so it is written again here, under its id.
 """
 
 from __future__ import annotations
@@ -20,15 +21,18 @@ import numpy.typing as npt
 import pyarrow as pa
 from lance.fragment import FragmentMetadata, write_fragments
 
-from exec_nodes.lance.fragments import fragments_of_task
+from exec_nodes.evolution.widen import widens
+from exec_nodes.lance.fragments import fragments_of_task, overlaid_fields
+from exec_nodes.lance.indexes import indexes_of
 from exec_nodes.lance.reading import batches_of, written
+from exec_nodes.lance.scan import every_value
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.life_log import life_log
 from memwal_sql.maintain.details import dataset_at, latest_dataset, maintenance
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.schema import check_schema, logical_schema, primary_key_of
 from memwal_sql.storage.base.commits import base_commit
-from memwal_sql.storage.base.field_ids import with_columns
+from memwal_sql.storage.base.field_ids import field_ids, with_columns, with_marks
 from memwal_sql.storage.retries import over_conflicts
 
 _log = life_log(__name__)
@@ -36,6 +40,7 @@ _log = life_log(__name__)
 _LARGEST_ID = "memwal_sql:max_field_id"
 _OFFSET = 0xFFFFFFFF  # of a row's address, that within its fragment
 _ANY_SIZE = 1 << 50
+_GONE = -2  # Lance's id of a field of a file that another file has
 
 
 class Computed(Protocol):
@@ -61,7 +66,7 @@ def add_columns(context: TableContext, added: pa.Schema) -> None:
             dataset = latest_dataset(context)
             first_id = _first_id(dataset, added)
             fragments = [fragment.metadata for fragment in dataset.get_fragments()]
-            _commit_columns(context, dataset, added, first_id, fragments)
+            _add(context, dataset, added, first_id, fragments)
 
     over_conflicts(commit, context.uri)
 
@@ -105,7 +110,7 @@ def add_computed(
                 for number in range(most)
             ]
             fragments = sorted(chain(*run(shares)), key=lambda each: each.id)
-            _commit_columns(context, dataset, new.schema, first_id, fragments)
+            _add(context, dataset, new.schema, first_id, fragments)
 
     over_conflicts(commit, context.uri)
 
@@ -117,7 +122,35 @@ def computed(context: TableContext, new: Computed, share: ColumnShare) -> list[F
     return [_computed(context, dataset, fragment, new, share.first_id) for fragment in fragments]
 
 
-def _commit_columns(
+def widen_column(context: TableContext, name: str, kind: pa.DataType) -> None:
+    """Give a column a wider type. Rows in front keep theirs, and are cast when they are read."""
+
+    def commit() -> None:
+        with maintenance(context, f"set_type {name}"):
+            dataset = latest_dataset(context)
+            check_alterable(dataset, [name])
+            if dataset.schema.field(name).type == kind:
+                return
+            field_id = field_ids(dataset)[name]
+            field = _wider(dataset, name, kind, field_id)
+            columns = pa.schema([field.remove_metadata()])
+
+            def rows(fragment: Any) -> Iterator[pa.RecordBatch]:
+                for values in every_value(dataset, columns.field(0), [fragment]):
+                    yield pa.RecordBatch.from_arrays([values], schema=columns)
+
+            fragments = [
+                _with_columns(context, dataset, fragment, columns, rows(fragment), field_id)
+                for fragment in dataset.get_fragments()
+            ]
+            schema = with_marks(dataset.lance_schema, pa.schema([field], dataset.schema.metadata))
+            _commit(context, dataset, lance.LanceOperation.Merge(fragments, schema))
+
+    over_conflicts(commit, context.uri)
+    _log.info("changed %s: column %r is %s", context.uri, name, kind)
+
+
+def _add(
     context: TableContext,
     dataset: Any,
     added: pa.Schema,
@@ -125,10 +158,13 @@ def _commit_columns(
     fragments: Sequence[FragmentMetadata],
 ) -> None:
     schema = with_columns(dataset.lance_schema, added, first_id)
-    operation = lance.LanceOperation.Merge(fragments, schema)
+    _commit(context, dataset, lance.LanceOperation.Merge(fragments, schema))
+    _log.info("changed %s: added columns %s", context.uri, added.names)
+
+
+def _commit(context: TableContext, dataset: Any, operation: Any) -> None:
     with base_commit(context.uri, "the columns"):
         lance.LanceDataset.commit(dataset, operation, read_version=dataset.version, max_retries=0)
-    _log.info("changed %s: added columns %s", context.uri, added.names)
 
 
 def drop_columns(context: TableContext, names: Sequence[str]) -> None:
@@ -194,14 +230,23 @@ def check_alterable(dataset: Any, names: Sequence[str]) -> None:
         )
 
 
+def check_wider(field: pa.Field, kind: pa.DataType) -> None:
+    """Raise InvalidCallError unless a column may get a type, which may be its own."""
+    if kind != field.type and not widens(field.type, kind):
+        raise InvalidCallError(
+            f"column {field.name!r} is {field.type}, and can't become {kind}: only integers become "
+            "wider integers, floats wider floats, and decimals those with as many digits or more "
+            "before and after the point; else add a column, set it by update(...), and drop this"
+        )
+
+
 def _computed(
     context: TableContext, dataset: Any, fragment: Any, new: Computed, first_id: int
 ) -> FragmentMetadata:
-    """The fragment with a file of the new columns, whose fields have the ids from `first_id` on.
+    """The fragment with new columns.
 
     Lance's own `add_columns` refuses this where a table has a log in front, for the rows in there.
     """
-    metadata: FragmentMetadata = fragment.metadata
 
     def rows() -> Iterator[pa.RecordBatch]:
         """One value for each row that was written into the fragment, null for rows deleted
@@ -214,22 +259,56 @@ def _computed(
                 yield _spread(values, places - after, int(places[-1]) + 1 - after)
                 after = int(places[-1]) + 1
         rest = pa.RecordBatch.from_pylist([], new.schema)
-        yield _spread(rest, np.zeros(0, np.int64), metadata.physical_rows - after)
+        yield _spread(rest, np.zeros(0, np.int64), fragment.physical_rows - after)
 
-    with written(new.schema, rows()) as stream:
+    return _with_columns(context, dataset, fragment, new.schema, rows(), first_id)
+
+
+def _with_columns(
+    context: TableContext,
+    dataset: Any,
+    fragment: Any,
+    columns: pa.Schema,
+    rows: Iterator[pa.RecordBatch],
+    first_id: int,
+) -> FragmentMetadata:
+    """The fragment with a file of columns, whose fields have the ids from `first_id` on. `rows` are
+    all that were written into it. Its other files lose fields of these ids."""
+    metadata: FragmentMetadata = fragment.metadata
+    with written(columns, rows) as stream:
         (made,) = write_fragments(
             stream,
             dataset.uri,
-            schema=new.schema,
+            schema=columns,
             mode="overwrite",  # of which nothing is committed: only files of new columns alone
             max_rows_per_file=metadata.physical_rows,
             max_bytes_per_file=_ANY_SIZE,
             data_storage_version=dataset.data_storage_version,
             storage_options=context.storage_options,
         )
-    file = made.files[0]
+    (file,) = made.files
     file.fields = [number + first_id for number in file.fields]
+    for other in metadata.files:
+        other.fields = [_GONE if number in file.fields else number for number in other.fields]
     return dataclasses.replace(metadata, files=[*metadata.files, file])
+
+
+def _wider(dataset: Any, name: str, kind: pa.DataType, field_id: int) -> pa.Field:
+    """The column in a wider type. Raises InvalidCallError where it can't be."""
+    field = dataset.schema.field(name)
+    check_wider(field, kind)
+    _check_whole(
+        dataset, dataset.schema.set(dataset.schema.get_field_index(name), field.with_type(kind))
+    )
+    indexes = [index.name for index in indexes_of(dataset) if name in index.field_names]
+    if indexes:
+        raise InvalidCallError(
+            f"column {name!r} has the indexes {indexes}, which are of {field.type}: drop them, and "
+            "create them again afterwards"
+        )
+    if any(field_id in overlaid_fields(fragment) for fragment in dataset.get_fragments()):
+        raise InvalidCallError(f"overlays replace values of column {name!r}: compact() first")
+    return field.with_type(kind)
 
 
 def _spread(rows: pa.RecordBatch, places: npt.NDArray[np.int64], length: int) -> pa.RecordBatch:

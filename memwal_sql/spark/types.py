@@ -27,7 +27,8 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from memwal_sql.errors import InvalidCallError, UnsupportedError
+from exec_nodes.evolution.widen import widens
+from memwal_sql.errors import InvalidCallError, ReopenError, UnsupportedError
 
 _WIDER = {
     pa.uint8(): pa.int16(),
@@ -118,6 +119,11 @@ def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
     kind = field.type
     if column.type == kind:
         return column
+    if widens(kind, column.type):
+        raise ReopenError(
+            f"column {field.name!r} is {column.type} by now, and was {kind} when the query was "
+            "made: make it again"
+        )
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     if pa.types.is_dictionary(column.type):

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from exec_nodes.arrow.ffi_alignment import aligned
 from exec_nodes.arrow.nested import with_metadata_of
 from exec_nodes.arrow.text_columns import column_of
 from exec_nodes.base.columns import TOMBSTONE_FIELD
+from exec_nodes.evolution.widen import widened
 from exec_nodes.keys.hash_index import KeyIndex
 from exec_nodes.postings.analyzer import Analyzer
 from exec_nodes.postings.memory_postings import ColumnTexts
@@ -184,7 +184,8 @@ def _consolidate(batches: list[pa.RecordBatch], levels: list[int]) -> None:
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """A stored batch in a MemTable's schema: metadata dropped, columns added later all null,
-    columns removed since left out, types promoted since cast."""
+    columns removed since left out, types widened since cast. Raises SourceGoneError as `widened`
+    does."""
     if batch.schema.equals(schema, check_metadata=True):
         return batch
     present = dict(zip(batch.schema.names, batch.columns, strict=True))
@@ -199,4 +200,4 @@ def _stored_column(column: pa.Array | None, field: pa.Field, rows: int) -> pa.Ar
         return pa.nulls(rows, field.type)
     if column.type == field.type:
         return with_metadata_of(column, field.type)  # without an entry's ids of nested fields
-    return pc.cast(column, field.type)
+    return widened(column, field)

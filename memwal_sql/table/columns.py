@@ -22,6 +22,7 @@ from memwal_sql.maintain.columns import (
     drop_columns,
     make_nullable,
     rename_column,
+    widen_column,
 )
 from memwal_sql.maintain.details import details_of, latest_dataset
 from memwal_sql.table.flushing import FlushedTable
@@ -32,7 +33,7 @@ Added: TypeAlias = pa.Field | pa.Schema | Iterable[pa.Field] | Mapping[str, str]
 
 
 class AlteredTable(FlushedTable):
-    """Adds, drops and renames columns.
+    """Adds, drops, renames and widens columns.
 
     Rows follow their columns wherever they are: in the base table, in generations, in logs and in
         memory. An open writer keeps the columns it was opened with: its rows have nulls in added
@@ -139,6 +140,20 @@ class AlteredTable(FlushedTable):
                 " still write nulls"
             )
         make_nullable(self._context, name)
+        self._see_columns()
+
+    def set_type(self, name: str, kind: pa.DataType) -> None:
+        """Widen a column's type: integers to wider ones, floats to wider ones, decimals to those
+        with as many digits or more before and after the point. The column is written again in the
+        base table; rows of open writers keep the old type, and are cast when they are read.
+
+        Raises InvalidCallError for an unknown name, any other type, a column of the primary key,
+        and one with an index: drop that first.
+        """
+        self._check_writable("change columns")
+        if not isinstance(kind, pa.DataType):
+            raise InvalidCallError(f"kind={kind!r} must be a type of Arrow, such as pa.int64()")
+        widen_column(self._context, name, kind)
         self._see_columns()
 
     def _see_columns(self) -> None:

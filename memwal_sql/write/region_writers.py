@@ -17,6 +17,7 @@ from memwal_sql.errors import (
     ConflictError,
     FencedError,
     MemWalError,
+    SourceGoneError,
     UnsupportedError,
     WriterFailedError,
 )
@@ -250,11 +251,15 @@ class RegionWriters:
             claimers = map_in_threads(_made, [finders[key] for key in new], PARALLEL_REGIONS)
             of_call = {key: self._claimers[key] for key in finders if key in self._claimers}
             of_call.update(zip(new, claimers, strict=True))
-            while regions := self._lacking(of_call):
-                if self._turns is not None:
-                    regions = self._turns.wait(partial(self._lacking, of_call, contested))
-                self._claim(regions)
-                contested = True
+            try:
+                while regions := self._lacking(of_call):
+                    if self._turns is not None:
+                        regions = self._turns.wait(partial(self._lacking, of_call, contested))
+                    self._claim(regions)
+                    contested = True
+            except SourceGoneError:  # others have written a wider type than this writer knows
+                self._opener.check_claimable(True)
+                raise
 
     def _lacking(
         self, regions: Mapping[RegionKey, RegionClaimer], probing: bool = False

@@ -89,3 +89,16 @@ def test_arrow_types_that_spark_lacks_are_read_as_wider_ones(spark: SparkSession
     upsert_rows(table, pa.Table.from_pylist([row], schema))
     (found,) = load(spark, uri).drop("clock").collect()
     assert found.asDict() == {name: value for name, value in row.items() if name != "clock"}
+
+
+def test_a_query_from_before_a_column_was_widened_never_rounds(
+    spark: SparkSession, uri: str
+) -> None:
+    table = mw.create_table(uri, pa.schema({"id": pa.int64(), "f": pa.float32()}), "id")
+    upsert_rows(table, [{"id": 1, "f": 0.5}])
+    before = load(spark, uri)
+    table.set_type("f", pa.float64())
+    save(spark.sql("SELECT cast(2 AS bigint) AS id, cast(0.25 AS float) AS f"), uri)
+    upsert_rows(table, [{"id": 3, "f": 0.1}])
+    assert "f' is double by now" in refusal(before.collect)
+    assert sorted(load(spark, uri).collect()) == [(1, 0.5), (2, 0.25), (3, 0.1)]

@@ -19,6 +19,7 @@ import pyarrow as pa
 from exec_nodes.arrow.arrays import Mask
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.evolution.project import ByFieldId, numbered
+from exec_nodes.evolution.widen import widened
 from exec_nodes.keys.codes import KeyCodes, code_set, concat, first_duplicate, superseded
 from exec_nodes.keys.keys import KeyBatch, key_column
 from exec_nodes.lance.errors import lance_errors
@@ -179,8 +180,8 @@ def _cast(uri: str, column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray
     if column.type == field.type:
         return column
     try:
-        return column.cast(field.type)
-    except (pa.ArrowException, ValueError) as error:
+        return widened(column, field)
+    except (pa.ArrowException, ValueError, SourceGoneError) as error:
         raise RepairError(
             f"{uri} holds {column.type} where column {field.name!r} of the table is "
             f"{field.type}: {error}"
