@@ -523,12 +523,14 @@ class Column:
     Attributes:
         kind: the type and NOT NULL.
         key: the primary key that it says; empty for none.
+        default: the constant after DEFAULT.
     """
 
     start: int
     name: str | None
     kind: str
     key: list[str]
+    default: Part | None
 
 class CreateTable:
     """CREATE TABLE. A text is given with whether it is the name of a parameter.
@@ -591,7 +593,8 @@ class AlterTable:
     changes: list[Alteration]
 
 class Alteration:
-    """A change of a table: "ADD", "DROP", "RENAME", "DROP NOT NULL" or "SET NOT NULL"."""
+    """A change of a table: "ADD", "DROP", "RENAME", "DROP NOT NULL", "SET NOT NULL", "SET TYPE",
+    whose type is that of the only one of `columns`, "SET DEFAULT" or "DROP DEFAULT"."""
 
     start: int
     action: str
@@ -599,6 +602,7 @@ class Alteration:
     columns: list[Column]
     column: Reference | None
     new_name: str | None
+    value: Part | None
 
 class Transaction:
     """BEGIN, COMMIT or ROLLBACK of a transaction."""

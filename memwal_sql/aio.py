@@ -168,6 +168,8 @@ class Table(_Handle[BlockingTable]):
     drop_columns = _method(BlockingTable.drop_columns)
     rename_column = _method(BlockingTable.rename_column)
     set_nullable = _method(BlockingTable.set_nullable)
+    set_type = _method(BlockingTable.set_type)
+    set_default = _method(BlockingTable.set_default)
     close = _method(BlockingTable.close)
 
     @property

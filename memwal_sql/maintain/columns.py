@@ -1,4 +1,4 @@
-"""Columns of the base table: added, dropped, renamed, made nullable, widened.
+"""Columns of the base table: added, dropped, renamed, made nullable, widened, given a default.
 
 Rows that are in logs, in memory and in generations go by field id, so that a commit of the base
 changes them all. Lance numbers a new column from the largest id that it finds; that of a column
@@ -30,6 +30,7 @@ from memwal_sql.errors import InvalidCallError
 from memwal_sql.life_log import life_log
 from memwal_sql.maintain.details import dataset_at, latest_dataset, maintenance
 from memwal_sql.state.context import TableContext
+from memwal_sql.state.defaults import DEFAULT_KEY, with_default
 from memwal_sql.state.schema import check_schema, logical_schema, primary_key_of
 from memwal_sql.storage.base.commits import base_commit
 from memwal_sql.storage.base.field_ids import field_ids, with_columns, with_marks
@@ -148,6 +149,24 @@ def widen_column(context: TableContext, name: str, kind: pa.DataType) -> None:
 
     over_conflicts(commit, context.uri)
     _log.info("changed %s: column %r is %s", context.uri, name, kind)
+
+
+def set_default(context: TableContext, name: str, value: Callable[[pa.Field], pa.Scalar]) -> None:
+    """Give a column the default that `value` makes for it, or none if that is null."""
+
+    def commit() -> None:
+        with maintenance(context, f"set_default {name}"):
+            dataset = latest_dataset(context)
+            check_alterable(dataset, [name])
+            field = dataset.schema.field(name)
+            field = with_default(field, value(field))
+            if not field.equals(dataset.schema.field(name), check_metadata=True):
+                marked = pa.schema([field], dataset.schema.metadata)
+                schema = with_marks(dataset.lance_schema, marked)
+                _commit(context, dataset, lance.LanceOperation.Project(schema))
+
+    over_conflicts(commit, context.uri)
+    _log.info("changed %s: another default of column %r", context.uri, name)
 
 
 def _add(
@@ -334,6 +353,12 @@ def _check_new(dataset: Any, added: pa.Schema) -> None:
     taken = sorted(set(added.names) & set(dataset.schema.names))
     if taken:
         raise InvalidCallError(f"the table has columns {taken} already")
+    if defaults := [field.name for field in added if DEFAULT_KEY in (field.metadata or {})]:
+        raise InvalidCallError(
+            f"the new columns {defaults} would be null in the rows that are there, whatever their "
+            "defaults: add them without, then set the default for new rows, and the others' values "
+            "by update(...)"
+        )
     required = [field.name for field in added if not field.nullable]
     if required:
         raise InvalidCallError(

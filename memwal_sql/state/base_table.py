@@ -145,7 +145,8 @@ def load_base(context: TableContext, dataset: Any, before: TableInfo | None = No
     columns = {field_id: name for name, field_id in field_ids(dataset).items()}
     specs = tuple(from_storage(spec, columns) for spec in details.details.region_specs)
     info = TableInfo(schema, primary_key, specs)
-    if info == before:
+    # Defaults are in the metadata.
+    if before == info and before.schema.equals(schema, check_metadata=True):
         info = before
     source = _source(context, dataset, details, info)
     indexes = BaseIndexes(

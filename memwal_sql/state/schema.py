@@ -10,6 +10,7 @@ from lance.schema import LanceSchema
 from exec_nodes.arrow.nested import inner_fields, with_inner_fields
 from exec_nodes.keys.keys import check_key_type
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.state.defaults import DEFAULT_KEY, default_of
 
 TOMBSTONE = "_tombstone"
 _KEY = b"lance-schema:unenforced-primary-key"
@@ -107,6 +108,12 @@ def check_schema(schema: pa.Schema, primary_key: Sequence[str]) -> None:
         if reason:
             raise InvalidCallError(
                 f"column {field.name!r} of type {field.type} can't be stored: {reason}"
+            )
+        default_of(field)
+        if field.name in primary_key and DEFAULT_KEY in (field.metadata or {}):
+            raise InvalidCallError(
+                f"column {field.name!r} of the primary key can't have a default: every row must "
+                "come with its key"
             )
     reserved = sorted(name for name in names if name in _RESERVED or name.startswith(_OF_ENTRIES))
     if reserved:

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from lance.fragment import FragmentMetadata
 
+from exec_nodes.arrow.casts import exact_values
 from exec_nodes.arrow.text_columns import column_of
 from exec_nodes.lance.indexes import indexes_of
 from memwal_sql.arguments import name_list
@@ -22,6 +23,7 @@ from memwal_sql.maintain.columns import (
     drop_columns,
     make_nullable,
     rename_column,
+    set_default,
     widen_column,
 )
 from memwal_sql.maintain.details import details_of, latest_dataset
@@ -154,6 +156,20 @@ class AlteredTable(FlushedTable):
         if not isinstance(kind, pa.DataType):
             raise InvalidCallError(f"kind={kind!r} must be a type of Arrow, such as pa.int64()")
         widen_column(self._context, name, kind)
+        self._see_columns()
+
+    def set_default(self, name: str, value: Any) -> None:
+        """Give a column a default, or none by `value=None`: the value of new rows that lack the
+        column, when `upsert`, `insert` and statements of `mw.sql` write them. Open writers keep the
+        default that they were opened with.
+
+        It is in the field's metadata, as a text under `memwal_sql:default`. Raises InvalidCallError
+        for an unknown name, a column of the primary key, and a value that is not of its type or has
+        no text, such as a list.
+        """
+        self._check_writable("change columns")
+        values = pa.array([value]) if isinstance(value, pa.Scalar) else [value]
+        set_default(self._context, name, lambda field: exact_values(values, field)[0])
         self._see_columns()
 
     def _see_columns(self) -> None:

@@ -206,7 +206,9 @@ class TableInside(Table):
 
     def insert_new(self, data: Any, *, missing: MissingInInsert = ERROR) -> WriteResult:
         """See `TableWriter.insert`."""
-        return self._computed(*self._resolver.insert(self._normaliser.upserts(data, missing)))
+        return self._computed(
+            *self._resolver.insert(self._normaliser.upserts(data, missing, new=True))
+        )
 
     def delete(self, keys: Any, *, when: str | None = None) -> WriteResult:
         """See `TableWriter.delete`."""

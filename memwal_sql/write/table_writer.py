@@ -55,8 +55,8 @@ class TableWriter(WriterLifecycle):
                 written piece by piece: if a piece is refused or can't be read, the pieces before it
                 stay written.
             missing: how to treat columns that `data` lacks. `"keep"`: existing rows keep their
-                values, new ones get null. `"null"`: they become null, even in rows with a value.
-                `"error"`: the call is refused.
+                values, new ones get the default or null. `"null"`: they become null, even in rows
+                with a value. `"error"`: the call is refused.
             when: a SQL condition over an existing row, `t`, and the row given, `s`, such as
                 `"t.updated_at <= s.updated_at"`: an existing row that does not meet it stays as it
                 is. Rows with new keys are always inserted.
@@ -103,13 +103,14 @@ class TableWriter(WriterLifecycle):
     def insert(self, data: Any, *, missing: MissingInInsert = ERROR) -> WriteResult:
         """Insert rows with new keys. If one exists, raises KeysExistError and writes nothing.
 
-        `data` is as in `upsert`; columns that it lacks are an error, or null with `missing="null"`.
+        `data` is as in `upsert`; columns that it lacks have their default, are an error without
+        one, or null with `missing="null"`.
         It is always serializable, as it reads only the keys that it writes. Raises as `upsert`
         does.
         """
         self._check_open()
         return self._statements.over_keys(
-            *self._resolver.insert(self._normaliser.upserts(data, missing))
+            *self._resolver.insert(self._normaliser.upserts(data, missing, new=True))
         )
 
     def insert_into(self, rows: pa.Table, description: Description | None = None) -> WriteResult:

@@ -194,6 +194,16 @@ ALTER TABLE t DROP COLUMN s, DROP COLUMN IF EXISTS nope
 ->  | 1 10, 2 20, 3 30
 
 -- own
+ALTER TABLE t ALTER COLUMN s SET DEFAULT 'x', ALTER n DROP DEFAULT, ALTER n SET DATA TYPE BIGINT
+->  | 1 10 a, 2 20 b, 3 30 c
+
+INSERT INTO t VALUES (4, DEFAULT, 'd'), (5, 50, 'e')
+-> 2 | 1 10 a, 2 20 b, 3 30 c, 4 NULL d, 5 50 e
+
+UPDATE t SET n = DEFAULT WHERE id = 1
+-> 1 | 1 NULL a, 2 20 b, 3 30 c
+
+-- own
 CREATE INDEX by_n ON t USING btree (n)
 ->  | 1 10 a, 2 20 b, 3 30 c
 

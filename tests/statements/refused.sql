@@ -141,7 +141,13 @@ CREATE TABLE IF NOT EXISTS u (id BIGINT, PRIMARY KEY (id)) !! LOCATION.*catalog
 CREATE TABLE u LOCATION 'other' AS SELECT 1 AS id !! PRIMARY KEY \(columns\)
 CREATE TABLE u (id INT PRIMARY KEY) USING memwal !! LOCATION 'folder' is missing
 CREATE TABLE u (id INT PRIMARY KEY, PRIMARY KEY (id)) LOCATION 'other' !! only one primary
-CREATE TABLE u (id INT PRIMARY KEY, a INT DEFAULT 3) LOCATION 'other' !! column 43: 'DEFA
+CREATE TABLE u (id INT PRIMARY KEY, a INT DEFAULT now()) LOCATION 'other' !! a default is a constant.*column 51: 'now'
+CREATE TABLE u (id INT PRIMARY KEY, a INT DEFAULT 1 + 1) LOCATION 'other' !! column 53: '\+'
+CREATE TABLE u (id INT PRIMARY KEY, a INT DEFAULT 'x') LOCATION 'other' !! 'a': 'x' is not an int32
+CREATE TABLE u (id INT PRIMARY KEY, a INT DEFAULT 1.5) LOCATION 'other' !! 'a' can't be cast from double to int32
+CREATE TABLE u (id INT PRIMARY KEY, a INT[] DEFAULT [1]) LOCATION 'other' !! can't be a default
+CREATE TABLE u (id INT PRIMARY KEY DEFAULT 1) LOCATION 'other' !! every row must come with its key
+CREATE TABLE u (id INT PRIMARY KEY, a INT CHECK (a > 0)) LOCATION 'other' !! column 43: 'CHECK'
 CREATE TABLE u (id INT PRIMARY KEY, a NOTHING) LOCATION 'other' !! column 37: 'a'
 CREATE TABLE u (id INT PRIMARY KEY, UNIQUE (a)) LOCATION 'other' !! not supported
 CREATE TABLE u (id INT, PRIMARY KEY (id + 1)) LOCATION 'other' !! found: \+
@@ -160,7 +166,11 @@ CREATE EXTERNAL TABLE u STORED AS MEMWAL LOCATION 't' OPTIONS ('color' 'red') !!
 CREATE EXTERNAL TABLE u STORED AS MEMWAL LOCATION 't' OPTIONS ('version' 'x') !! must be a number
 CREATE EXTERNAL TABLE u STORED AS MEMWAL LOCATION 't' OPTIONS ('consistency' 'x') !! consistency must be
 CREATE EXTERNAL TABLE u STORED AS MEMWAL LOCATION 's3://b/t' OPTIONS ('storage.request_timeout' 'never') !! failed to parse "never"
-ALTER TABLE t ADD COLUMN b INT DEFAULT 1 !! DEFAULT is not supported: .* UPDATE
+ALTER TABLE t ADD COLUMN b INT DEFAULT 1 !! null in existing rows: .* SET DEFAULT .* UPDATE
+ALTER TABLE t ALTER COLUMN n SET DEFAULT id !! a default is a constant
+ALTER TABLE t ALTER COLUMN n SET DEFAULT $n !! a default is a constant
+ALTER TABLE t ALTER COLUMN id SET DEFAULT 1 !! primary key
+ALTER TABLE t ALTER COLUMN n SET DEFAULT 'x' !! 'n': 'x' is not
 ALTER TABLE t ADD COLUMN b VARCHAR(3) !! write TEXT.*column 28: 'VARCHAR'
 ALTER TABLE t ADD COLUMN b STRUCT<a CHAR (3)[]> !! write TEXT.*column 37: 'CHAR'
 CREATE TABLE u (id STRING(9) PRIMARY KEY) LOCATION 'other' !! write TEXT.*'STRING'
@@ -172,7 +182,12 @@ ALTER TABLE t DROP COLUMN nothing !! no such column.*column 27
 ALTER TABLE t DROP COLUMN n CASCADE !! end of the statement
 ALTER TABLE t RENAME TO u !! move the folder
 ALTER TABLE t ALTER COLUMN n SET NOT NULL !! may still write nulls
-ALTER TABLE t ALTER COLUMN n TYPE BIGINT !! UPDATE it, and drop the old
+ALTER TABLE t ALTER COLUMN n TYPE INT !! 'n' is int64, and can't become int32: .* drop this
+ALTER TABLE t ALTER COLUMN n TYPE TEXT !! can't become string
+ALTER TABLE t ALTER COLUMN n TYPE NOPE !! NOPE
+ALTER TABLE t ALTER COLUMN id TYPE BIGINT !! primary key
+ALTER TABLE t ALTER COLUMN n TYPE BIGINT USING n + 1 !! end of the statement
+ALTER TABLE t ALTER COLUMN n SET STORAGE x !! can DROP NOT NULL, SET DEFAULT
 ALTER TABLE t CLUSTER BY (a) !! expected ADD
 ALTER TABLE t SET TBLPROPERTIES ('a' = 'b') !! no other options.*column 15: 'SET'
 ALTER TABLE t UNSET TBLPROPERTIES ('a') !! no other options

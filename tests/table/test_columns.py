@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from itertools import count
 from random import Random
 from typing import Any
 
+import datafusion
 import lance
+import numpy as np
 import pyarrow as pa
 import pytest
 from lance.fragment import FragmentMetadata
@@ -20,6 +25,8 @@ from memwal_sql.storage.base.memwal_index import read_details
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.table import columns
 from tests.each import each
+from tests.exec_nodes.overlays import allow_overlays, overlay
+from tests.model.process import forks
 from tests.soak import SOAK
 
 SCHEMA = pa.schema(
@@ -51,6 +58,40 @@ def add_in_tasks(
     return computed[:-1]
 
 
+DEFAULTED = pa.field("c", pa.int8(), metadata={"memwal_sql:default": "7"})
+# The types that a column may have, one after the other, by the first letter of its name.
+KINDS = {
+    "a": [pa.int8(), pa.int16(), pa.int32(), pa.int64()],
+    "b": [pa.string()],
+    "d": [pa.decimal128(4, 1), pa.decimal128(9, 2), pa.decimal128(30, 4)],
+    "f": [pa.float16(), pa.float32(), pa.float64()],
+    "i": [pa.int64()],
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    level: int = 0
+    default: Any = None
+
+    @property
+    def kind(self) -> pa.DataType:
+        return KINDS[self.name[0]][self.level]
+
+    def value(self, random: Random) -> Any:
+        """One of all values of its type."""
+        kind = self.kind
+        if pa.types.is_integer(kind):
+            return random.randrange(-(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1))
+        if pa.types.is_floating(kind):
+            of = kind.to_pandas_dtype()
+            return float(random.choice([of(random.random()), np.finfo(of).max]))
+        if pa.types.is_decimal(kind):
+            return Decimal(random.randrange(10**kind.precision)).scaleb(-kind.scale)
+        return f"it's {random.randrange(100)}"
+
+
 class Columns:
     """A table, a writer that may be older than its columns, and what both must have.
 
@@ -59,9 +100,13 @@ class Columns:
 
     def __init__(self, uri: str, random: Random) -> None:
         self.random = random
-        self.table = mw.create_table(uri, SCHEMA, "id", regions="bucket(id, 2)")
+        names = ["id", "a", "b", "d", "f"]
+        fields = [pa.field(name, KINDS[name[0]][0], name not in ("id", "a")) for name in names]
+        self.table = mw.create_table(uri, pa.schema(fields), "id", regions="bucket(id, 2)")
         self.numbers = count()
-        self.names = {next(self.numbers): name for name in SCHEMA.names}
+        self.columns = {next(self.numbers): Column(name) for name in names}
+        self.required = {0, 1}
+        self.computed: set[int] = set()
         self.rows: dict[int, dict[int, Any]] = {}
         self.reopen()
 
@@ -69,29 +114,101 @@ class Columns:
         with suppress(AttributeError, mw.ReopenError):
             self.writer.close()
         self.writer = self.table.writer()
-        self.writes = dict(self.names)
+        self.writes = dict(self.columns)
 
-    def write(self, keys: list[int] | None = None) -> None:
-        keys = keys or self.random.sample(range(12), self.random.randint(1, 4))
-        rows = [
-            {
-                number: key if name == "id" else self._value(name)
-                for number, name in self.writes.items()
-            }
-            for key in keys
-        ]
-        named = [{self.writes[n]: value for n, value in row.items()} for row in rows]
+    def some(self, columns: dict[int, Column]) -> dict[int, Column]:
+        """All, or some with those that new rows need."""
+        if self.random.random() < 0.4:
+            return columns
+        return {
+            number: column
+            for number, column in columns.items()
+            if number == 0
+            or (number in self.required and column.default is None)
+            or self.random.random() < 0.5
+        }
+
+    def keys(self) -> list[int]:
+        return self.random.sample(range(12), self.random.randint(1, 4))
+
+    def given(self, columns: dict[int, Column], key: int) -> dict[int, Any]:
+        return {n: key if n == 0 else column.value(self.random) for n, column in columns.items()}
+
+    def write(self) -> None:
+        """By a writer that may be older than the columns."""
+        given, keys = self.some(self.writes), self.keys()
         try:
-            self.writer.upsert(named)
-        except mw.ReopenError:  # fenced by a column that was computed
+            rows = self.upsert(given, keys)
+        except mw.ReopenError:
             self.reopen()
-            return self.write(keys)  # some regions may have them
-        self.rows |= dict(zip(keys, rows, strict=True))
+            given = self.writes  # whole rows, as some regions may have them
+            rows = self.upsert(given, keys)
+        self.took(rows, self.writes, keeps=len(given) < len(self.writes))
+
+    def upsert(self, given: dict[int, Column], keys: list[int]) -> list[dict[int, Any]]:
+        rows = [self.given(given, key) for key in keys]
+        self.writer.upsert([{given[n].name: value for n, value in row.items()} for row in rows])
+        return rows
+
+    def took(self, rows: list[dict[int, Any]], columns: dict[int, Column], *, keeps: bool) -> None:
+        new = {number: column.default for number, column in columns.items()}
+        for row in rows:
+            before = self.rows.get(row[0]) if keeps else None
+            self.rows[row[0]] = {**(new if before is None else before), **row}
+
+    def insert(self) -> None:
+        keys = [key for key in self.keys() if key not in self.rows]
+        given = {
+            number: column
+            for number, column in self.writes.items()
+            if column.default is None or self.random.random() < 0.3
+        }
+        rows = [self.given(given, key) for key in keys]
+        try:
+            self.writer.insert([{given[n].name: v for n, v in row.items()} for row in rows])
+        except mw.ReopenError:
+            return self.reopen()
+        return self.took(rows, self.writes, keeps=False)
+
+    def statement(self) -> None:
+        """By SQL, which knows the columns of now."""
+        given, key = self.some(self.columns), self.random.randrange(12)
+        row = self.given(given, key)
+        words = [f"'{str(value).replace(chr(39), chr(39) * 2)}'" for value in row.values()]
+        for place, (number, column) in enumerate(given.items()):
+            chosen = number and (column.default is not None or number not in self.required)
+            if chosen and self.random.random() < 0.3:
+                row[number], words[place] = column.default, "DEFAULT"
+        names, values = ", ".join(c.name for c in given.values()), ", ".join(words)
+        updates = ", ".join(
+            f"{c.name} = {w}" for (n, c), w in zip(given.items(), words, strict=True) if n
+        )
+        matched = f"WHEN MATCHED THEN UPDATE SET {updates} " if updates else ""
+        statement = self.random.choice(
+            [
+                f"INSERT INTO t ({names}) VALUES ({values})",
+                f"REPLACE INTO t ({names}) VALUES ({values})",
+                f"INSERT INTO t ({names}) VALUES ({values}) ON CONFLICT DO NOTHING",
+                f"MERGE INTO t USING (SELECT {key} AS k) AS s ON t.id = s.k {matched}"
+                f"WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({values})",
+            ]
+        )
+        try:
+            context = datafusion.SessionContext()
+            mw.register(context, "t", self.table)
+            mw.sql(context, statement)
+        except mw.ReopenError:  # of this program's writer
+            return self.reopen()
+        if "NOTHING" not in statement or key not in self.rows:
+            self.took([row], self.columns, keeps=not statement.startswith("REPLACE"))
         return None
 
-    def _value(self, name: str) -> Any:
-        value = self.random.randrange(100)
-        return f"t{value}" if name.startswith("b") else value
+    def other(self) -> None:
+        """By another handle, as another process has it."""
+        rows = [self.given(self.columns, key) for key in self.keys()]
+        with mw.open_table(self.table.uri).writer() as writer:
+            writer.upsert([{self.columns[n].name: v for n, v in row.items()} for row in rows])
+        self.took(rows, self.columns, keeps=False)
 
     def delete(self) -> None:
         key = self.random.randrange(12)
@@ -111,17 +228,18 @@ class Columns:
 
     def add(self) -> None:
         number = next(self.numbers)
-        name, kind = self.random.choice([(f"a{number}", pa.int64()), (f"b{number}", pa.string())])
-        self.table.add_columns([pa.field(name, kind)])
-        self.names[number] = name
+        column = Column(f"{self.random.choice('abdf')}{number}")
+        self.table.add_columns([pa.field(column.name, column.kind)])
+        self.columns[number] = column
 
     def compute(self) -> None:
-        source = self.random.choice([n for n, name in self.names.items() if name != "b"])
-        if self.names[source].startswith("b"):
+        source = self.random.choice(list(self.columns)[1:])
+        before = self.columns[source].name
+        if not before.startswith("a"):
             return
         number = next(self.numbers)
         name = f"a{number}"
-        expression = f"CASE WHEN {self.names[source]} > 50 THEN 1 ELSE {self.names[source]} + 1 END"
+        expression = f"CASE WHEN {before} > 50 THEN 1 ELSE {before} + 1 END"
         if self.random.random() < 0.5:
             self.table.add_columns({name: expression})
         else:
@@ -129,56 +247,95 @@ class Columns:
         for row in self.rows.values():
             value = row.get(source)
             row[number] = None if value is None else 1 if value > 50 else value + 1
-        self.names[number] = name
+        self.columns[number] = Column(name, 3)
+        self.computed.add(number)
 
     def drop(self) -> None:
-        if len(self.names) > 2:
-            number = self.random.choice(list(self.names)[1:])
-            self.table.drop_columns([self.names.pop(number)])
+        if len(self.columns) > 3:
+            number = self.random.choice(list(self.columns)[1:])
+            self.table.drop_columns([self.columns.pop(number).name])
 
     def rename(self) -> None:
-        if len(self.names) > 1:
-            number = self.random.choice(list(self.names)[1:])
-            new = f"{self.names[number][0]}n{next(self.numbers)}"
-            self.table.rename_column(self.names[number], new)
-            self.names[number] = new
+        number = self.random.choice(list(self.columns)[1:])
+        column = self.columns[number]
+        new = f"{column.name[0]}n{next(self.numbers)}"
+        self.table.rename_column(column.name, new)
+        self.columns[number] = replace(column, name=new)
 
     def nullable(self) -> None:
-        if 1 in self.names:
-            self.table.set_nullable(self.names[1])
+        if 1 in self.columns:
+            self.table.set_nullable(self.columns[1].name)
+            self.required.discard(1)
+
+    def widen(self) -> None:
+        number = self.random.choice(list(self.columns)[1:])
+        column = self.columns[number]
+        level = self.random.randint(column.level, len(KINDS[column.name[0]]) - 1)
+        self.columns[number] = replace(column, level=level)
+        self.table.set_type(column.name, self.columns[number].kind)
+
+    def default(self) -> None:
+        number = self.random.choice(list(self.columns)[1:])
+        column = self.columns[number]
+        value = self.random.choice([None, column.value(self.random)])
+        self.table.set_default(column.name, value)
+        self.columns[number] = replace(column, default=value)
 
     def check(self) -> None:
-        columns = list(self.names.items())
+        columns = list(self.columns.items())
         expected = {
-            key: {name: row.get(number) for number, name in columns}
+            key: {column.name: row.get(number) for number, column in columns}
             for key, row in sorted(self.rows.items())
         }
         for table in (self.table, mw.open_table(self.table.uri)):
             found = table.to_arrow()
-            assert set(found.schema.names) == set(self.names.values())
+            assert {field.name: field.type for field in found.schema} == {
+                column.name: column.kind for column in self.columns.values()
+            }
             assert {row["id"]: row for row in found.to_pylist()} == expected
         got = self.table.get(list(range(12)))
         assert {row["id"]: row for row in got.to_pylist()} == expected
+        for name in (column.name for column in self.columns.values() if column.name[0] == "a"):
+            least = self.random.choice([0, 200, 2**40])
+            chosen = self.table.to_arrow(["id"], filter=f"{name} > {least}")["id"].to_pylist()
+            values = {key: row[name] for key, row in expected.items() if row[name] is not None}
+            assert sorted(chosen) == [key for key, value in values.items() if value > least]
+
+    def check_feed(self) -> None:
+        """The last change of each key, in the columns of now."""
+        last = {row["id"]: row for row in self.table.changes().read_all().to_pylist()}
+        live = {key: row for key, row in last.items() if row["_change"] != "delete"}
+        assert live.keys() == self.rows.keys()
+        for number, column in self.columns.items():
+            if number not in self.computed:
+                for key, row in self.rows.items():
+                    assert live[key][column.name] == row.get(number)
 
 
-@pytest.mark.parametrize("seed", range(3 * SOAK))
+@pytest.mark.parametrize("seed", range(4 * SOAK))
 def test_rows_follow_their_columns_through_any_history(uri: str, seed: int) -> None:
     history = Columns(uri, Random(seed))
     steps: list[Callable[[], None]] = [
-        *[history.write] * 4,
+        *[history.write] * 5,
+        *[history.insert] * 2,
+        *[history.statement] * 2,
+        history.other,
         history.delete,
         *[history.flush] * 2,
         history.merge,
         history.reopen,
         history.add,
         history.compute,
-        *[history.drop] * 2,
+        history.drop,
         history.rename,
         history.nullable,
+        *[history.widen] * 3,
+        *[history.default] * 3,
     ]
     for _ in range(30):
         history.random.choice(steps)()
         history.check()
+    history.check_feed()
     history.flush()
     history.merge()
     history.check()
@@ -211,6 +368,103 @@ def test_the_id_of_a_dropped_column_is_never_given_again(uri: str) -> None:
     assert ids == sorted({*ids}) and 2 not in ids
 
 
+def test_rows_of_a_wider_type_are_never_read_as_a_narrower_one(table: mw.Table) -> None:
+    """After plain Lance has restored a version from before the change."""
+    table.add_columns(pa.field("f", pa.float32()))
+    version = table.version
+    table.set_type("f", pa.float64())
+    for flushes in (False, True):
+        with table.writer() as writer:
+            writer.upsert([{"id": 5, "f": 0.1, "a": 1}])
+            if flushes:
+                writer.flush()
+        lance.dataset(table.uri, version=version).restore()
+        with pytest.raises(mw.RepairError, match=r"call table\.set_type again"):
+            mw.open_table(table.uri).get([5])
+        table.set_type("f", pa.float64())
+        assert mw.open_table(table.uri).get([5])["f"].to_pylist() == [0.1]
+
+
+_CHILD: dict[str, Any] = {}
+
+
+def _in_child(uri: str, rows: list[dict[str, Any]]) -> tuple[bool, list[dict[str, Any]]]:
+    """Writes by a writer that stays open; whether it had to be opened again, and all rows."""
+    if not _CHILD:
+        _CHILD["table"] = mw.open_table(uri)
+        _CHILD["writer"] = _CHILD["table"].writer()
+    try:
+        _CHILD["writer"].upsert(rows)
+        again = False
+    except mw.ReopenError:
+        _CHILD["writer"] = _CHILD["table"].writer()
+        _CHILD["writer"].upsert(rows)
+        again = True
+    return again, _CHILD["table"].to_arrow().sort_by("id").to_pylist()
+
+
+@each(
+    "write, row",
+    [
+        (lambda w: w.upsert([{"id": 9}]), {"n": 7, "s": "it's", "m": None}),
+        (lambda w: w.upsert([{"id": 9, "n": None}]), {"n": None, "s": "it's", "m": None}),
+        (lambda w: w.upsert([{"id": 9}], missing="null"), None),
+        (lambda w: w.upsert([{"id": 9, "m": 1}], missing="error"), None),
+        (lambda w: w.insert([{"id": 9, "m": 1}]), {"n": 7, "s": "it's", "m": 1}),
+        (lambda w: w.insert([{"id": 9}]), None),
+        (lambda w: w.insert([{"id": 9, "s": "x"}], missing="null"), {"n": None, "s": "x"}),
+        (lambda w: w.upsert([{"id": 9}, {"id": 9}], set={"n": "t.n + 1"}), {"n": 8, "s": "it's"}),
+        (lambda w: w.upsert([{"id": 1}], when="t.n = 1"), {"id": 1, "n": 1, "s": "x", "m": 1}),
+        (lambda w: w.apply([{"id": 9, "_op": "u"}]), None),
+    ],
+)
+def test_new_rows_have_defaults(
+    uri: str, write: Callable[[Any], object], row: dict[str, Any] | None
+) -> None:
+    """`row` is the new one, or None where columns are missing."""
+    schema = pa.schema({"id": pa.int64(), "n": pa.int64(), "m": pa.int64()})
+    required = pa.field("s", pa.string(), False, {"memwal_sql:default": "it's"})
+    table = mw.create_table(uri, schema.append(required), "id")
+    table.set_default("n", 7)
+    with table.writer() as writer:
+        writer.upsert([{"id": 1, "n": 1, "m": 1, "s": "x"}])
+        if row is None:
+            with pytest.raises(mw.InvalidCallError, match=r"missing|lack"):
+                write(writer)
+        else:
+            write(writer)
+            (found,) = table.get([row.get("id", 9)]).to_pylist()
+            assert row.items() <= found.items()
+    with mw.transaction(table) as tx:
+        tx.insert(table, [{"id": 20, "m": 3}])
+        tx.upsert(table, [{"id": 21}])
+    rows = table.get([20, 21]).to_pylist()
+    assert [(r["n"], r["m"], r["s"]) for r in rows] == [(7, 3, "it's"), (7, None, "it's")]
+
+
+def test_another_process_goes_on(uri: str, within: Callable[[Any], Any]) -> None:
+    table = mw.create_table(uri, pa.schema({"id": pa.int64(), "n": pa.int32()}), "id")
+    child = within(ProcessPoolExecutor(1, forks()))
+    expected = {key: key for key in range(4)}
+
+    def write(row: dict[str, Any], n: int | None) -> bool:
+        expected[row["id"]] = n
+        again, rows = child.submit(_in_child, uri, [row]).result()
+        assert rows == [{"id": key, "n": n} for key, n in sorted(expected.items())]
+        return bool(again)
+
+    with table.writer() as writer:
+        writer.upsert([{"id": key, "n": n} for key, n in expected.items()])
+    assert not write({"id": 4, "n": 4}, 4)
+    table.set_type("n", pa.int64())
+    table.set_default("n", 2**40)
+    assert not write({"id": 1, "n": 2**31 - 1}, 2**31 - 1)
+    with table.writer() as writer:
+        writer.upsert([{"id": 5, "n": 2**33}])
+        expected[5] = 2**33
+    assert write({"id": 6}, 2**40)
+
+
 def test_merge_progress_and_regions_survive(table: mw.Table) -> None:
     """Protocol rule 19."""
     store = open_store(table.uri)
@@ -220,6 +474,9 @@ def test_merge_progress_and_regions_survive(table: mw.Table) -> None:
         lambda: table.rename_column("c", "d"),
         lambda: table.drop_columns("d"),
         lambda: table.set_nullable("a"),
+        lambda: table.add_columns(pa.field("n", pa.int8())),
+        lambda: table.set_type("n", pa.int16()),
+        lambda: table.set_default("n", 5),
     ):
         change()
         after = read_details(store, lance.dataset(table.uri))
@@ -233,6 +490,27 @@ def test_merge_progress_and_regions_survive(table: mw.Table) -> None:
         after.details.merged_generations[one] >= progress[one] for one in progress
     )
     assert after.details.region_specs == before.details.region_specs
+
+
+def test_an_indexed_column_and_one_with_overlays_stay_as_they_are(
+    table: mw.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their files have values of the old type."""
+    table.add_columns({"n": "arrow_cast(a, 'Int8')"})
+    table.create_index("n", "BTREE")
+    with pytest.raises(mw.InvalidCallError, match=r"indexes \['n_idx'\].* drop them"):
+        table.set_type("n", pa.int32())
+    table.drop_index("n_idx")
+    allow_overlays(monkeypatch)
+    overlay(lance.dataset(table.uri), 0, "n", pa.array([9], pa.int8()), [0])
+    with pytest.raises(mw.InvalidCallError, match=r"overlays .* compact\(\) first"):
+        table.set_type("n", pa.int32())
+    before = table.to_arrow(["id", "n"]).to_pylist()
+    table.compact()
+    table.set_type("n", pa.int32())
+    table.create_index("n", "BTREE")
+    assert table.to_arrow(["id", "n"]).to_pylist() == before
+    assert table.to_arrow(["n"], filter="n = 9")["n"].to_pylist() == [9]
 
 
 def test_an_index_goes_with_its_column(table: mw.Table) -> None:
@@ -291,7 +569,8 @@ def test_a_column_is_dropped_whatever_becomes_of_the_note_of_its_indexes(
 
 
 def test_deleted_rows_of_the_base_are_not_computed(uri: str) -> None:
-    table = mw.create_table(uri, SCHEMA, "id")
+    schema = SCHEMA.set(1, pa.field("a", pa.int32(), False))
+    table = mw.create_table(uri, schema, "id")
     with table.writer() as writer:
         writer.upsert({"id": [*range(9)], "a": [0, 1, 2, 0, 4, 5, 6, 7, 0], "b": [None] * 9})
         writer.flush()
@@ -301,7 +580,10 @@ def test_deleted_rows_of_the_base_are_not_computed(uri: str) -> None:
         table.merge()
     table.add_columns({"q": "100 / a"})
     found = table.to_arrow(["a", "q"]).to_pylist()
-    assert {row["a"]: row["q"] for row in found} == {a: 100 // a for a in (1, 2, 4, 5, 6, 7)}
+    expected = {a: 100 // a for a in (1, 2, 4, 5, 6, 7)}
+    assert {row["a"]: row["q"] for row in found} == expected
+    table.set_type("a", pa.int64())
+    assert {row["a"]: row["q"] for row in table.to_arrow().to_pylist()} == expected
 
 
 def test_merges_and_indexes_that_come_in_between_are_looked_at(table: mw.Table) -> None:
@@ -351,6 +633,7 @@ def test_the_work_of_a_task_falls_with_their_number(uri: str, in_between: bool) 
         (lambda t: t.add_columns("c"), "must be Arrow fields"),
         (lambda t: t.add_columns(pa.field("c", pa.int8(), False)), "make them nullable"),
         (lambda t: t.add_columns(pa.field("_gen", pa.int8())), "reserved"),
+        (lambda t: t.add_columns(DEFAULTED), "would be null in the rows that are there"),
         (lambda t: t.drop_columns("id"), "primary key"),
         (lambda t: t.drop_columns(["nope"]), "has no columns"),
         (lambda t: t.drop_columns([]), "name the columns"),
@@ -359,6 +642,25 @@ def test_the_work_of_a_task_falls_with_their_number(uri: str, in_between: bool) 
         (lambda t: t.rename_column("a", "x.y"), "dot"),
         (lambda t: t.set_nullable("id"), "primary key"),
         (lambda t: t.set_nullable("a", False), "may still write nulls"),
+        (lambda t: t.set_type("id", pa.int64()), "primary key"),
+        (lambda t: t.set_type("nope", pa.int64()), "has no columns"),
+        (lambda t: t.set_type("a", "int64"), "must be a type of Arrow"),
+        (lambda t: t.set_type("a", pa.int32()), "int64, and can't become int32"),
+        (lambda t: t.set_type("a", pa.uint64()), "can't become uint64"),
+        (lambda t: t.set_type("a", pa.float64()), "can't become double"),
+        (lambda t: t.set_type("b", pa.large_string()), "can't become large_string"),
+        (lambda t: t.set_default("id", 1), "primary key"),
+        (lambda t: t.set_default("nope", 1), "has no columns"),
+        (lambda t: t.set_default("a", "x"), "'x' is not an int64"),
+        (lambda t: t.set_default("a", 2**63), "is not an int64"),
+        (lambda t: t.set_default("a", 1.5), "is not an int64"),
+        (lambda t: mw.create_table("memory://x", pa.schema([*SCHEMA, DEFAULTED]), "c"), "its key"),
+        (
+            lambda t: mw.create_table(
+                "memory://x", SCHEMA.append(DEFAULTED.with_type(pa.date32())), "id"
+            ),
+            "the default b'7' is not a date32",
+        ),
         (lambda t: t.as_of(t.version).drop_columns("b"), "reads version"),
     ],
 )

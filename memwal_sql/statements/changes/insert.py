@@ -73,14 +73,10 @@ class GivenRows:
         return pa.table({n: fitted(column, columns.field(n)) for n, column in pairs})
 
     def whole_rows(self, reading: Reading) -> pa.Table:
-        """The same rows, with null in the other columns."""
-        schema = self.target.columns
+        """The same rows, with the default or null in the other columns."""
         rows = self.rows(reading)
-        present = set(rows.column_names)
-        columns = [
-            rows[f.name] if f.name in present else pa.nulls(rows.num_rows, f.type) for f in schema
-        ]
-        return pa.table(columns, schema=schema)
+        columns = {name: rows[name] for name in rows.column_names}
+        return self.target.new_rows(columns, rows.num_rows)
 
 
 class Upsert(Change):

@@ -82,7 +82,8 @@ def _over(
     columns = target.columns.names
     given_columns = columns if given.columns is None else given.columns
     texts = {
-        column: _with_excluded(statement, assignment.value, columns, given_columns)
+        column: target.default_text(column, assignment.value.text)
+        or _with_excluded(statement, assignment.value, columns, given_columns)
         for column, assignment in zip(
             assignments(statement, conflict.sets, target), conflict.sets, strict=True
         )

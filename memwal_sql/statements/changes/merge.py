@@ -260,9 +260,9 @@ class Merge(Change):
     ) -> RowAction:
         schema, key = self.target.columns, list(self.target.table.primary_key)
         if when.action == INSERT:
-            columns = [values.get(f.name, pa.nulls(len(places), f.type)) for f in schema]
+            new = self.target.new_rows(values, len(places))
             is_absent = looked_up and self._keeps_key(when)
-            return RowAction(INSERT, pa.table(columns, schema=schema), checks_keys=not is_absent)
+            return RowAction(INSERT, new, checks_keys=not is_absent)
         old = rows.tables["target"].take(places)
         if when.action == DELETE:
             return RowAction(DELETE, old)

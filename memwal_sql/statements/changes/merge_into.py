@@ -91,8 +91,10 @@ def _inserted(
     if len(clause.values) != len(names):
         message = f"{len(clause.values)} values are given for {len(names)} columns"
         raise statement.error(message, clause.values[0].start)
-    texts = (source_column(statement, value, alias) for value in clause.values)
-    return dict(zip(names, texts, strict=True))
+    return {
+        name: target.default_text(name, value.text) or source_column(statement, value, alias)
+        for name, value in zip(names, clause.values, strict=True)
+    }
 
 
 def _lacking_error(statement: Statement, place: int, names: Sequence[str]) -> InvalidCallError:

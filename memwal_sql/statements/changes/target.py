@@ -11,8 +11,9 @@ from typing import cast
 import datafusion
 import pyarrow as pa
 
+from exec_nodes.arrow.casts import Column
 from memwal_native.syntax import Reference
-from memwal_sql.arguments import quoted
+from memwal_sql.arguments import literal, quoted
 from memwal_sql.errors import (
     FencedError,
     InvalidCallError,
@@ -22,6 +23,7 @@ from memwal_sql.errors import (
     WriterFailedError,
 )
 from memwal_sql.session.table_functions import NAME_PARTS, TableName, search_functions, whole_name
+from memwal_sql.state.defaults import defaults_of
 from memwal_sql.statements.queries.parsed import Statement
 from memwal_sql.statements.queries.places import Name
 from memwal_sql.statements.queries.planning import check_names, check_table
@@ -31,6 +33,8 @@ from memwal_sql.statements.queries.seen_columns import (
     columns_changed,
 )
 from memwal_sql.statements.queries.snapshots import WritableTable
+
+_DEFAULT = "DEFAULT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,29 @@ class Target:
         if parts[-1] not in names:
             raise statement.error(f"the table has no such column; it has {names}", at)
         return parts[-1]
+
+    def new_rows(self, columns: Mapping[str, Column], count: int) -> pa.Table:
+        """Whole rows of some columns: the others have their default, or null without one."""
+        defaults = {} if set(columns) == set(self.columns.names) else self._defaults()
+        made = [
+            columns.get(f.name, pa.repeat(defaults.get(f.name, pa.scalar(None, f.type)), count))
+            for f in self.columns
+        ]
+        return pa.table(made, schema=self.columns)
+
+    def default_text(self, column: str, text: str) -> str | None:
+        """The default of a column as an expression, if a value as written is the word DEFAULT."""
+        if text.upper() != _DEFAULT or _DEFAULT.lower() in self.columns.names:
+            return None
+        default = self._defaults().get(column)
+        return "NULL" if default is None else literal(default.cast(pa.string()).as_py())
+
+    def _defaults(self) -> Mapping[str, pa.Scalar]:
+        """The defaults that the table has now; one that was set lately does not change columns."""
+        self.table.refresh()
+        types = {field.name: field.type for field in self.columns}
+        defaults = defaults_of(self.table.schema)
+        return {name: value for name, value in defaults.items() if types.get(name) == value.type}
 
     def columns_of(self, statement: Statement, references: Sequence[Reference]) -> list[str]:
         """The columns of a list. Raises InvalidCallError, with the place, for an unknown column, or

@@ -89,7 +89,9 @@ def assignments(
         column = target.column_of(statement, assignment.column)
         if column in values:
             raise statement.error("this column is set twice", assignment.column.start)
-        values[column] = source_column(statement, assignment.value, source)
+        value = assignment.value
+        default = target.default_text(column, value.text)
+        values[column] = default or source_column(statement, value, source)
     return values
 
 

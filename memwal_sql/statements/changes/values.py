@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,7 @@ from memwal_sql.statements.changes.target import Target
 
 # The text of a value, and its kind of literal.
 Cell = tuple[str, str]
-_NULL, _QUERY = "null", "query"
+_NULL, _QUERY, _TEXT = "null", "query", "text"
 _EXPRESSIONS = (_QUERY, "other")
 
 
@@ -84,12 +85,21 @@ def value_rows(
     """The rows of VALUES, written as `query`, for these columns of the table."""
     asking = [at for at, row in enumerate(rows) if any(kind == _QUERY for _, kind in row)]
     is_even = len({len(row) for row in rows}) == 1
-    if asking and is_even:
+    written = rows
+    if is_even and len(rows[0]) == len(columns):
+        rows = [list(map(partial(_cell, target), columns, row)) for row in written]
+    if (asking or rows != written) and is_even:
         query = _query([[text for text, _ in row] for row in rows], asking)
     query = f"({query})" if target.ctes else query
     if not is_even:
         return GivenRows(target, query, columns)
     return ValueRows(target, query, columns, rows, asking)
+
+
+def _cell(target: Target, column: str, cell: Cell) -> Cell:
+    """A cell, with the column's default in the place of the word DEFAULT."""
+    default = target.default_text(column, cell[0])
+    return cell if default is None else (default, _NULL if default == "NULL" else _TEXT)
 
 
 def _kinds(reading: Reading, column: Sequence[Cell]) -> list[str]:

@@ -2,7 +2,8 @@
 
 ALTER TABLE t ADD COLUMN [IF NOT EXISTS] n BIGINT, DROP COLUMN [IF EXISTS] m
 ALTER TABLE t RENAME COLUMN n TO m
-ALTER TABLE t ALTER COLUMN n DROP NOT NULL
+ALTER TABLE t ALTER COLUMN n DROP NOT NULL, ALTER COLUMN m TYPE BIGINT
+ALTER TABLE t ALTER COLUMN n SET DEFAULT 0, ALTER COLUMN m DROP DEFAULT
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import pyarrow as pa
 from memwal_native.syntax import Alteration, AlterTable, Reference
 from memwal_sql.errors import InvalidCallError, MemWalError
 from memwal_sql.life_log import life_log
+from memwal_sql.maintain.columns import check_wider
 from memwal_sql.session.register import register
 from memwal_sql.session.table_functions import Registered, search_functions, whole_name
+from memwal_sql.state.defaults import defaults_of, with_default
 from memwal_sql.state.schema import check_schema
-from memwal_sql.statements.definitions.columns import columns_of
+from memwal_sql.statements.definitions.columns import columns_of, constant
 from memwal_sql.statements.definitions.names import (
     is_known,
     not_ours,
@@ -89,6 +92,14 @@ def _change(
     if alteration.new_name is not None:
         new = alteration.new_name
         return lambda: table.rename_column(name, new), columns.set(index, field.with_name(new))
+    if alteration.action == "SET TYPE":
+        kind = columns_of(statement, alteration.columns).schema.field(0).type
+        check_wider(field, kind)
+        return lambda: table.set_type(name, kind), columns.set(index, field.with_type(kind))
+    if alteration.action in ("SET DEFAULT", "DROP DEFAULT"):
+        value = constant(field, alteration.value) if alteration.value else pa.scalar(None)
+        changed = with_default(field, value)
+        return lambda: table.set_default(name, value), columns.set(index, changed)
     if alteration.action == "SET NOT NULL":
         table.set_nullable(name, nullable=False)  # raises, with the reason
     return lambda: table.set_nullable(name), columns.set(index, field.with_nullable(True))
@@ -107,6 +118,12 @@ def _add(
         raise statement.error(f"the table has columns {taken} already", at)
     if required := [field.name for field in fields if not field.nullable]:
         message = f"{required} would be null in existing rows: make them nullable"
+        raise statement.error(message, at)
+    if defaults := list(defaults_of(pa.schema(fields))):
+        message = (
+            f"{defaults} would be null in existing rows: leave DEFAULT out, ALTER COLUMN ... SET "
+            "DEFAULT for new rows, and UPDATE the others"
+        )
         raise statement.error(message, at)
     added = pa.schema([*columns, *fields])
     return (lambda: table.add_columns(fields)) if fields else lambda: None, added

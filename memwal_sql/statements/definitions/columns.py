@@ -12,8 +12,10 @@ import pyarrow as pa
 
 from exec_nodes.base.interrupts import is_native
 from exec_nodes.base.threads import beyond_signals
-from memwal_native.syntax import Column
+from memwal_native.syntax import Column, Part
 from memwal_sql.arguments import quoted
+from memwal_sql.state.defaults import with_default
+from memwal_sql.statements.changes.fitting import fitted
 from memwal_sql.statements.queries.datafusion_errors import error_of
 from memwal_sql.statements.queries.parsed import Statement
 from memwal_sql.statements.queries.places import StatementError
@@ -60,4 +62,11 @@ def _field(statement: Statement, column: Column) -> pa.Field:
         reason = error_of(error)
         shown = reason.message if isinstance(reason, StatementError) else reason or error
         raise statement.error(f"the column can't be read: {shown}", column.start) from None
-    return field
+    return field if column.default is None else with_default(field, constant(field, column.default))
+
+
+def constant(field: pa.Field, written: Part) -> pa.Scalar:
+    """A constant as written, in the type of its column. Raises InvalidCallError for a value that
+    does not fit."""
+    (column,) = datafusion.SessionContext().sql(f"SELECT {written.text}").to_arrow_table().columns
+    return fitted(column, field)[0]

@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from exec_nodes.arrow.large_columns import concatenated
 from exec_nodes.keys.keys import KeyBatch, key_values, one_array
@@ -97,7 +98,8 @@ class Resolver:
     def upsert(
         self, new_rows: pa.RecordBatch, expressions: Expressions
     ) -> tuple[pa.RecordBatch, Compute]:
-        """Rows in columns of the table; existing rows keep values that are neither given nor set.
+        """Rows in columns of the table; existing rows keep values that are neither given nor set,
+        new ones have defaults.
         Rows with a true `_tombstone` delete theirs."""
 
         def compute(keys: pa.RecordBatch) -> Resolved:
@@ -109,6 +111,11 @@ class Resolver:
                     f"the required columns {lacking} are missing, and the key {new!r} is new; "
                     f"the rows have {new_rows.schema.names}"
                 )
+            if defaults and not live.all():
+                new_keys = pa.array(~live)
+                for name, value in defaults.items():
+                    column = pc.if_else(new_keys, value, old[name])
+                    old = old.set_column(old.schema.get_field_index(name), name, column)
             rows = among(new_rows, of_row, frozenset(values))
             current, exists, written, skipped = fold(
                 rows, self._primary_key, old, live, values, expressions
@@ -119,7 +126,9 @@ class Resolver:
             return Resolved(concatenated(batches), skipped)
 
         of_row = self._values(new_rows)
-        fields = (f for f in self._schema if not f.nullable and f.name not in new_rows.schema.names)
+        names = new_rows.schema.names
+        defaults = {n: v for n, v in self._normaliser.defaults.items() if n not in names}
+        fields = (f for f in self._schema if not f.nullable and f.name not in {*names, *defaults})
         lacking = [field.name for field in fields]
         return self._keys(new_rows), compute
 

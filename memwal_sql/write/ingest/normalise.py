@@ -26,6 +26,7 @@ from exec_nodes.arrow.struct_fields import check_values, has_structs
 from exec_nodes.arrow.validate import Column, first_row, validated
 from exec_nodes.keys.keys import as_key_table
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.state.defaults import defaults_of
 from memwal_sql.state.memtable import memtable_schema
 from memwal_sql.write.ingest.changes import DELETE, UPSERT, Changes, is_delete
 from memwal_sql.write.ingest.files import Lacks, opened_file
@@ -42,7 +43,11 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 class Normaliser:
-    """Makes batches for the MemTables of one table: its columns, then `_tombstone`."""
+    """Makes batches for the MemTables of one table: its columns, then `_tombstone`.
+
+    Attributes:
+        defaults: the defaults of columns.
+    """
 
     def __init__(self, schema: pa.Schema, primary_key: Sequence[str]) -> None:
         self._schema = schema
@@ -60,18 +65,25 @@ class Normaliser:
         self._structs_inside = {field.name for field in schema if has_structs(field.type)}
         self._json = [position for position, field in enumerate(schema) if is_json(field.type)]
         self._target = memtable_schema(schema)
+        self.defaults = defaults_of(schema)
         self._has_structs = any(pa.types.is_struct(field.type) for field in schema)
 
-    def upserts(self, data: Any, missing: str = ERROR) -> pa.RecordBatch:
+    def upserts(self, data: Any, missing: str = ERROR, *, new: bool = False) -> pa.RecordBatch:
         """Rows to insert or replace.
 
         Types are cast if no value changes; columns that the rows lack are an error, or null if
-        `missing` is `"null"`. Raises InvalidCallError naming the column and the value.
+        `missing` is `"null"`, or have their default if the rows are `new`. Raises InvalidCallError
+        naming the column and the value.
         """
         check_missing(missing)
         if isinstance(data, pa.RecordBatch) and data.schema.equals(self._schema):
             return self._checked(self._validated(data.columns))
-        return self._checked(self._columns(self._table(data, missing), missing))
+        table = self._table(data, missing)
+        if new and missing == ERROR and table.num_columns:
+            for name in self.defaults.keys() - set(table.column_names):
+                column = pa.repeat(self.defaults[name], table.num_rows)
+                table = table.append_column(self._schema.field(name), column)
+        return self._checked(self._columns(table, missing))
 
     def arrow_rows(self, data: Any, missing: str = KEEP) -> Rows:
         """The rows as Arrow data, for `upserts` and `partial`. All rows have the same columns;

@@ -252,7 +252,7 @@ impl Reader {
         Ok(Some(rows))
     }
 
-    fn back_to(&mut self, index: usize) {
+    pub fn back_to(&mut self, index: usize) {
         while self.parser.index() > index {
             self.parser.prev_token();
         }
@@ -424,7 +424,7 @@ fn is_enclosed(tokens: &[TokenWithSpan]) -> bool {
 const DIGITS: usize = 18;
 
 /// The kind that determines the type of a literal or of a list of literals; None for others.
-fn kind(expr: &Expr) -> Option<String> {
+pub fn kind(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Value(value) => literal(&value.value).map(str::to_owned),
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } => {

@@ -1,10 +1,11 @@
 //! Reads statements that create, change and drop tables and indexes.
 
 use datafusion_sql::sqlparser::keywords::Keyword;
-use datafusion_sql::sqlparser::parser::ParserError;
+use datafusion_sql::sqlparser::parser::{Parser, ParserError};
 use datafusion_sql::sqlparser::tokenizer::{Location, Token};
 use pyo3::prelude::*;
 
+use crate::sql::changes::kind;
 use crate::sql::reader::{Parsed, Reader};
 use crate::sql::tree::{Expression, Part, Reference, shown};
 
@@ -20,6 +21,8 @@ pub struct Column {
     pub kind: String,
     /// The columns of its primary key.
     pub key: Vec<String>,
+    /// The constant after DEFAULT.
+    pub default: Option<Part>,
 }
 
 /// A text in quotes, or the name of a parameter.
@@ -87,7 +90,8 @@ pub struct AlterTable {
     pub changes: Vec<Alteration>,
 }
 
-/// A change of a table. `action` is "ADD", "DROP", "RENAME", "DROP NOT NULL" or "SET NOT NULL".
+/// A change of a table. `action` is "ADD", "DROP", "RENAME", "DROP NOT NULL", "SET NOT NULL", "SET
+/// TYPE", whose type is that of the only one of `columns`, "SET DEFAULT" or "DROP DEFAULT".
 #[pyclass(frozen, get_all, skip_from_py_object, module = "memwal_native")]
 #[derive(Clone, Debug)]
 pub struct Alteration {
@@ -97,11 +101,11 @@ pub struct Alteration {
     pub columns: Vec<Column>,
     pub column: Option<Reference>,
     pub new_name: Option<String>,
+    pub value: Option<Part>,
 }
 
 const BY_WRITERS: &str = ": every row must come with its key";
-const REFUSED: [(&str, &str); 14] = [
-    ("DEFAULT", ": leave it out, and set the values with UPDATE"),
+const REFUSED: [(&str, &str); 13] = [
     ("UNIQUE", ": only the primary key is unique"),
     ("CHECK", ""),
     ("REFERENCES", ""),
@@ -134,7 +138,7 @@ impl Reader {
             self.parser.expect_token(&Token::LParen)?;
             let key = self.list(Self::name)?;
             self.parser.expect_token(&Token::RParen)?;
-            return Ok(Column { start, name: None, kind: String::new(), key });
+            return Ok(Column { start, name: None, kind: String::new(), key, default: None });
         }
         let opens = self.parser.peek_nth_token_ref(1).token == Token::LParen;
         let is_constraint = match &self.parser.peek_token_ref().token {
@@ -149,22 +153,40 @@ impl Reader {
             return self.refused("this constraint is not supported");
         }
         let name = self.name()?;
-        let type_start = self.start();
-        self.refuse_options()?;
-        self.parser.parse_data_type()?;
-        let mut kind = self.part_from(type_start).text;
-        self.refuse_length(type_start)?;
+        let mut kind = self.data_type()?;
         let mut key = Vec::new();
+        let mut default = None;
         loop {
             if self.takes(&[Keyword::NOT, Keyword::NULL]) {
                 kind.push_str(" NOT NULL");
             } else if self.takes(&[Keyword::PRIMARY, Keyword::KEY]) {
                 key.push(name.clone());
+            } else if default.is_none() && self.takes(&[Keyword::DEFAULT]) {
+                default = Some(self.constant()?);
             } else if !self.takes(&[Keyword::NULL]) {
                 self.refuse_options()?;
-                return Ok(Column { start, name: Some(name), kind, key });
+                return Ok(Column { start, name: Some(name), kind, key, default });
             }
         }
+    }
+
+    fn data_type(&mut self) -> Parsed<String> {
+        let start = self.start();
+        self.refuse_options()?;
+        self.parser.parse_data_type()?;
+        self.refuse_length(start)?;
+        Ok(self.part_from(start).text)
+    }
+
+    /// A literal, as a default is the same value for every row.
+    fn constant(&mut self) -> Parsed<Part> {
+        let before = self.parser.index();
+        let expression = self.expression_by(Parser::parse_prefix)?;
+        if kind(&expression.expr).is_none() {
+            self.back_to(before);
+            return self.refused("a default is a constant, such as 0, 'x' or DATE '2026-01-31'");
+        }
+        Ok(expression.part)
     }
 
     /// Constraints of other databases after a column's name.
@@ -245,9 +267,7 @@ impl Reader {
                 Ok(columns) => table.columns = columns,
                 Err(error) => {
                     table.error = Some(self.placed(&error));
-                    while self.parser.index() > before {
-                        self.parser.prev_token();
-                    }
+                    self.back_to(before);
                     let columns = self.skip_parentheses()?;
                     table.key_start = self.key_among(&columns);
                 }
@@ -458,6 +478,7 @@ impl Reader {
             columns: Vec::new(),
             column: None,
             new_name: None,
+            value: None,
         };
         if self.takes(&[Keyword::ADD]) {
             let _ = self.takes(&[Keyword::COLUMN]) || self.takes(&[Keyword::COLUMNS]);
@@ -501,15 +522,27 @@ impl Reader {
             if self.takes(&[Keyword::SET, Keyword::NOT, Keyword::NULL]) {
                 return Ok(change);
             }
-            let sets_type = self.is_at(Keyword::TYPE)
-                || matches!(&self.parser.peek_nth_token_ref(2).token,
-                    Token::Word(word) if word.keyword == Keyword::TYPE);
-            return self.refused(match sets_type {
-                true => {
-                    "a column's type can't be changed: add a column, UPDATE it, and drop the old one"
-                }
-                false => "ALTER COLUMN can only DROP NOT NULL",
-            });
+            change.action = "DROP DEFAULT";
+            if self.takes(&[Keyword::DROP, Keyword::DEFAULT]) {
+                return Ok(change);
+            }
+            if self.takes(&[Keyword::SET, Keyword::DEFAULT]) {
+                change.action = "SET DEFAULT";
+                change.value = Some(self.constant()?);
+                return Ok(change);
+            }
+            let start = self.start();
+            if self.takes(&[Keyword::TYPE]) || self.takes(&[Keyword::SET, Keyword::DATA, Keyword::TYPE])
+            {
+                change.action = "SET TYPE";
+                let name = change.column.as_ref().and_then(|column| column.parts.last().cloned());
+                let kind = self.data_type()?;
+                change.columns = vec![Column { start, name, kind, key: Vec::new(), default: None }];
+                return Ok(change);
+            }
+            return self.refused(
+                "ALTER COLUMN can DROP NOT NULL, SET DEFAULT, DROP DEFAULT and change the TYPE",
+            );
         }
         self.refused(match self.is_at(Keyword::SET) || self.is_at_word("UNSET") {
             true => {

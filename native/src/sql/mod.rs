@@ -1,6 +1,6 @@
 //! SQL text: the parser of DataFusion, and statements that DataFusion does not have.
 
-mod changes;
+pub mod changes;
 pub mod definitions;
 pub mod depth;
 pub mod distances;
