@@ -28,7 +28,6 @@ from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.open_writers import live_writer
 from memwal_sql.state.tail import Tail
-from memwal_sql.storage.base.indexes import searchable_indexes
 from memwal_sql.storage.base.sessions import new_session
 from memwal_sql.storage.cache.copies import copy_of_generation
 from memwal_sql.storage.objects.memory import lance_uri
@@ -292,7 +291,7 @@ class RegionReader:
         with self._lock:
             if merged > self._state.merged:
                 lowest = merged
-                if searchable_indexes(base.dataset):
+                if base.indexes.names:
                     lowest = min(merged - Merged.kept_open, self._state.bridged_after)
                 self._state = self._state.keeping(
                     lambda _, source: source.generation > lowest,

@@ -59,6 +59,11 @@ class BaseIndexes:
         self._options = storage_options
 
     @lazy_property
+    def names(self) -> tuple[str, ...]:
+        """Their names, which take no file but the manifest."""
+        return searchable_indexes(self._dataset)
+
+    @lazy_property
     def infos(self) -> tuple[IndexInfo, ...]:
         """Every vector and full-text index on one column, in Lance's order."""
         return tuple(info for info, _ in self._searchable())
@@ -147,7 +152,7 @@ def searchable_indexes(dataset: Any) -> tuple[str, ...]:
     """Names of the vector and full-text indexes on one column of a Lance table."""
     return tuple(
         index.name
-        for index in dataset.describe_indices()
+        for index in indexes_of(dataset)
         if len(index.field_names) == 1 and (_metric(index) or index.index_type.upper() == TEXT_KIND)
     )
 
