@@ -34,7 +34,7 @@ from memwal_sql.statements.queries.seen_columns import (
 )
 from memwal_sql.statements.queries.snapshots import WritableTable
 
-_DEFAULT = "DEFAULT"
+DEFAULT = "DEFAULT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Target:
 
     def default_text(self, column: str, text: str) -> str | None:
         """The default of a column as an expression, if a value as written is the word DEFAULT."""
-        if text.upper() != _DEFAULT or _DEFAULT.lower() in self.columns.names:
+        if text.upper() != DEFAULT or DEFAULT.lower() in self.columns.names:
             return None
         default = self._defaults().get(column)
         return "NULL" if default is None else literal(default.cast(pa.string()).as_py())

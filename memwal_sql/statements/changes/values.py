@@ -19,7 +19,7 @@ from exec_nodes.keys.keys import one_array
 from memwal_sql.statements.changes.fitting import fitted
 from memwal_sql.statements.changes.insert import GivenRows
 from memwal_sql.statements.changes.reading import Reading
-from memwal_sql.statements.changes.target import Target
+from memwal_sql.statements.changes.target import DEFAULT, Target
 
 # The text of a value, and its kind of literal.
 Cell = tuple[str, str]
@@ -86,7 +86,7 @@ def value_rows(
     asking = [at for at, row in enumerate(rows) if any(kind == _QUERY for _, kind in row)]
     is_even = len({len(row) for row in rows}) == 1
     written = rows
-    if is_even and len(rows[0]) == len(columns):
+    if DEFAULT in query.upper() and is_even and len(rows[0]) == len(columns):
         rows = [list(map(partial(_cell, target), columns, row)) for row in written]
     if (asking or rows != written) and is_even:
         query = _query([[text for text, _ in row] for row in rows], asking)
