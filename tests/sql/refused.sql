@@ -42,7 +42,7 @@ SELECT * FROM full_text_search('events', [7], 'log') !! 7 is not a column
 SELECT * FROM full_text_search('events', {a: 'body'}, 'log') !! is not a column
 SELECT * FROM full_text_search('events', true, 'log') !! True is not a column
 SELECT * FROM hybrid_search('events', 'v', [1, 2, 3, 4], 7, 'log') !! 7 is not a column
-SELECT * FROM full_text_search('events', 'id', 'log') !! the columns with texts
+SELECT * FROM full_text_search('events', 'id', 'log') !! there are texts in
 SELECT * FROM full_text_search('events', 'body', 7) !! full-text query is 7
 SELECT * FROM full_text_search('events', 'body', '{"match": {}}') !! query
 SELECT * FROM full_text_search('events', 'body', 'log', 3, {operator: 'XOR'}) !! XOR
