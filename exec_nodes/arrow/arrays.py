@@ -37,6 +37,13 @@ def is_list(kind: pa.DataType) -> bool:
     )
 
 
+def flattened(lists: pa.Array) -> tuple[pa.Array, I64]:
+    """The elements of lists of any size, and the place of each one's list; without those that Arrow
+    may keep below a null list, which `list_parent_indices` counts."""
+    lengths = pc.list_value_length(lists).fill_null(0).to_numpy()
+    return pc.list_flatten(lists), np.repeat(np.arange(len(lists)), lengths)
+
+
 def is_bytes_like(kind: pa.DataType) -> bool:
     """True for the string and binary types that are hashed by their bytes."""
     return bool(

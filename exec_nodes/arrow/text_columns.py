@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exec_nodes.arrow.arrays import is_text
+from exec_nodes.arrow.arrays import flattened, is_text
 
 
 def text_paths(fields: Iterable[pa.Field]) -> list[str]:
@@ -42,8 +42,8 @@ def texts_at(values: pa.Array, path: str) -> pa.Array:
 
 
 def _joined(lists: pa.Array) -> pa.Array:
-    texts, rows = pc.list_flatten(lists), pc.list_parent_indices(lists)
-    rows = rows.filter(texts.is_valid()).to_numpy()
+    texts, rows = flattened(lists)
+    rows = rows[texts.is_valid().to_numpy(zero_copy_only=False)]
     ends = rows.searchsorted(np.arange(len(lists) + 1))
     texts = texts.drop_null().cast(pa.string())
     return pc.binary_join(pa.LargeListArray.from_arrays(pa.array(ends, pa.int64()), texts), " ")

@@ -11,8 +11,8 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from exec_nodes.arrow.arrays import flattened
 from exec_nodes.base.columns import RowAddresses
 from exec_nodes.base.tasks import map_in_threads
 from exec_nodes.vectors.column import VectorColumn, distances
@@ -22,8 +22,8 @@ from exec_nodes.vectors.nearest import Candidates, NearestQuery
 def late_candidates(lists: pa.Array, addresses: RowAddresses, query: NearestQuery) -> Candidates:
     """The rows that have a distance within the bounds, the nearest first, by the lists of their
     vectors. Vectors with a null count as if they were not there."""
-    rows = pc.list_parent_indices(lists).to_numpy()
-    vectors = VectorColumn.decoded(pa.chunked_array([pc.list_flatten(lists)]), rows)
+    values, rows = flattened(lists)
+    vectors = VectorColumn.decoded(pa.chunked_array([values]), addresses[rows])
     if not len(vectors):
         return Candidates.of([])
     starts = np.flatnonzero(np.diff(rows, prepend=-1))

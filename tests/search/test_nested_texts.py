@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 import lance
+import polars as pl
 import pyarrow as pa
 import pytest
 from lance.query import MatchQuery, PhraseQuery
@@ -101,6 +102,16 @@ def test_a_list_is_one_text_for_every_tokenizer(tokenizer: str, tmp_path: Path) 
                     zip(found["id"].to_pylist(), found["_score"].to_pylist(), strict=True)
                 )
                 check_ranking(scores, whole.search(theirs(words, "body")))
+
+
+def test_a_list_that_polars_leaves_out_has_no_text(tmp_path: Path) -> None:
+    schema = pa.schema([KEY, ("tags", pa.list_(pa.string()))])
+    table = mw.create_table(tmp_path / "t", schema, primary_key="id")
+    frame = pl.DataFrame({"id": [1, 2], "tags": [["a", "log"], ["a", "tree"]]})
+    with table.writer() as writer:
+        writer.upsert(frame.select("id", pl.when(id=1).then("tags").alias("tags")))
+        for words, expected in (("log", [1]), ("tree", [])):
+            assert table.full_text_search("tags", words)["id"].to_pylist() == expected
 
 
 def test_paths_work_in_sql_and_after_a_field_is_renamed(tmp_path: Path) -> None:

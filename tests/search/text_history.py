@@ -24,6 +24,7 @@ from exec_nodes.text.scoring.resolve import Corpus, Resolved, Words, parts_of, r
 from memwal_sql.errors import MemWalError
 from planner.model import Snapshot
 from planner.search.full_text import TextQuery, plan_full_text_search
+from tests.exec_nodes.arrow.hidden_values import over_hidden_values
 from tests.exec_nodes.tables import nodes
 from tests.exec_nodes.text.trees import random_query, random_text
 from tests.model.process import Process, ProcessKilledError, as_another_process
@@ -179,7 +180,7 @@ class TextHistory:
             numbers = list(dict.fromkeys(numbers))
         texts = [(random_text(self.rng), random_text(self.rng)) for _ in numbers]
         self.rows.update(zip(numbers, texts, strict=True))
-        return self.table_of(numbers, texts)
+        return over_hidden_values(self.table_of(numbers, texts))
 
     def _upsert(self) -> None:
         rows = self._random_rows(self.rng.choice((1, 2, 5, 20)))

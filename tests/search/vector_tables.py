@@ -16,6 +16,7 @@ from exec_nodes.node import Node
 from planner.model import Snapshot
 from planner.predicates.condition import Condition
 from planner.search.vector import VectorQuery, plan_vector_search
+from tests.exec_nodes.arrow.hidden_values import over_hidden_values
 from tests.exec_nodes.vectors.vectors import measured
 
 DIMENSION = 6
@@ -56,7 +57,7 @@ class VectorTable:
         return found
 
     def upsert(self, rows: dict[int, tuple[int, Vector]]) -> None:
-        self._writer.upsert(arrow(rows, self.schema))
+        self._writer.upsert(over_hidden_values(arrow(rows, self.schema)))
         self.live.update(rows)
 
     def delete(self, ids: Iterable[int]) -> None:

@@ -1,4 +1,4 @@
-"""Late interaction over lists with nulls, in slices, within bounds."""
+"""Late interaction over lists with nulls, in slices, over hidden values, within bounds."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import pyarrow as pa
 from exec_nodes.vectors.late_interaction import late_candidates
 from exec_nodes.vectors.nearest import Bounds, NearestQuery
 from tests.each import each
+from tests.exec_nodes.arrow.hidden_values import over_hidden_values
 
 NULL, ONE, TWO = None, [1.0, 0.0], [0.0, 2.0]
-LISTS = [[ONE], [ONE, NULL], [NULL], [], NULL, [[NULL, 1.0], TWO], [ONE, TWO], [TWO], [TWO, ONE]]
+LISTS = [[ONE], [ONE, NULL], NULL, [NULL], [], [[NULL, 1.0], TWO], [ONE, TWO], [TWO], [TWO, ONE]]
 
 
 @each(
@@ -22,7 +23,8 @@ LISTS = [[ONE], [ONE, NULL], [NULL], [], NULL, [[NULL, 1.0], TWO], [ONE, TWO], [
     ],
 )
 def test_the_least_distances_are_summed(bounds: Bounds, expected: dict[int, float]) -> None:
-    lists = pa.array(LISTS, pa.list_(pa.list_(pa.float32(), 2)))[1:]
+    rows = pa.table({"v": pa.array(LISTS[1:], pa.list_(pa.list_(pa.float32(), 2)))})
+    lists = over_hidden_values(rows)["v"].chunk(0)
     query = NearestQuery("v", np.array([ONE, TWO], np.float32), 3, "l2", bounds, late=True)
     found = late_candidates(lists, np.arange(1, len(LISTS), dtype=np.uint64), query)
     assert dict(zip(found.addresses.tolist(), found.distances.tolist(), strict=True)) == expected
