@@ -26,7 +26,8 @@ def candidate_count(k: int, rerank: Rerank | None, candidates: int | None) -> in
     if rerank is None:
         if candidates is not None:
             raise InvalidCallError(
-                f"candidates={candidates!r} says how many rows rerank= gets: give both, or only k"
+                f"candidates={candidates!r} is the number of rows that rerank= scores: give both, "
+                "or neither"
             )
         return k
     rows = checked_count(k)
@@ -52,29 +53,31 @@ def reranked(rows: pa.Table, rerank: Rerank, k: int) -> pa.Table:
 
     Raises InvalidCallError unless it returns a finite number for each row.
     """
-    scores = _scores(rerank(rows), len(rows)) if len(rows) else np.empty(0, np.float32)
-    order = np.argsort(-scores, kind="stable")[:k]
-    best, column = taken(rows, order), pa.array(scores[order])
+    scores = _scores(rerank(rows), len(rows)) if len(rows) else np.empty(0)
+    # Reversed, as unsigned integers and the least signed one can't be negated.
+    ascending = np.argsort(scores[::-1], kind="stable")
+    order = (len(rows) - 1 - ascending[::-1])[:k]
+    best, column = taken(rows, order), pa.array(scores[order].astype(np.float32))
     if RELEVANCE in rows.column_names:
         return best.set_column(rows.schema.get_field_index(RELEVANCE), RELEVANCE_FIELD, column)
     return best.append_column(RELEVANCE_FIELD, column)
 
 
-def _scores(result: Any, rows: int) -> npt.NDArray[np.float32]:
+def _scores(result: Any, rows: int) -> npt.NDArray[Any]:
     try:
         numbers = np.asarray(result)
         with np.errstate(over="ignore"):
-            scores = numbers.astype(np.float32)
+            rounded = numbers.astype(np.float32)
     except (ValueError, TypeError) as error:
         raise _no_scores(result, rows) from error
-    if numbers.dtype.kind not in "biuf" or scores.shape != (rows,):
+    if numbers.dtype.kind not in "biuf" or rounded.shape != (rows,):
         raise _no_scores(result, rows)
-    wrong = np.flatnonzero(~np.isfinite(scores))
+    wrong = np.flatnonzero(~np.isfinite(rounded))
     if len(wrong):
         raise InvalidCallError(
             f"rerank returned {numbers[wrong[0]]} for row {wrong[0]}: a score is a finite float32"
         )
-    return scores
+    return numbers
 
 
 def _no_scores(result: Any, rows: int) -> InvalidCallError:

@@ -115,6 +115,23 @@ def test_scores_may_be_any_array(table: mw.Table, returned: Any) -> None:
     check(rows, table.vector_search("v", Q, 16, columns=["id"]), model, 4)
 
 
+@each(
+    "scores",
+    [
+        [10**9, 10**9 + 1],
+        [1.0 - 1e-9, 1.0],
+        np.array([2**63, 2**63 + 1], np.uint64),
+        np.array([-(2**63), -(2**63) + 1]),
+        [False, True],
+    ],
+)
+def test_scores_are_compared_before_they_are_rounded(table: mw.Table, scores: Any) -> None:
+    rows = table.vector_search("v", Q, 2, rerank=lambda rows: scores, candidates=2)
+    assert rows["id"].to_pylist() == [10, 9]
+    rounded = np.array(scores).astype(np.float32)[::-1]
+    assert rows["_relevance_score"].to_pylist() == rounded.tolist()
+
+
 def test_without_candidates_nothing_is_scored(table: mw.Table) -> None:
     for condition in ("id < 0", "1 = 0"):
         rows = table.full_text_search("body", "log", 3, condition, rerank=lambda _: 1 / 0)
@@ -140,7 +157,7 @@ def returns(value: Any) -> dict[str, Any]:
         (returns([1.0, 1e39] * 4), "returned 1e[+]39 for row 1"),
         (returns([1.0, None] * 4), "array of 8 numbers"),
         ({"rerank": "cohere"}, "rerank='cohere' must be a function"),
-        ({"candidates": 9}, "candidates=9 says how many rows rerank= gets"),
+        ({"candidates": 9}, "candidates=9 is the number of rows that rerank= scores"),
         ({**returns([1.0]), "candidates": 0}, "candidates=0 must be a whole number"),
         ({**returns([1.0]), "k": 1.5}, "k=1.5 must be a whole number"),
         ({**returns([1.0]), "query": [Q, Q]}, "rerank= is for one query vector"),
