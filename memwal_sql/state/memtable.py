@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from exec_nodes.arrow.ffi_alignment import aligned
 from exec_nodes.arrow.nested import with_metadata_of
-from exec_nodes.arrow.text_columns import column_of
+from exec_nodes.arrow.text_columns import column_of, texts_at
 from exec_nodes.base.columns import TOMBSTONE_FIELD
 from exec_nodes.evolution.widen import widened
 from exec_nodes.keys.hash_index import KeyIndex
@@ -165,8 +165,8 @@ class MemTable:
             levels[-1] = _TOP_LEVEL - 1
         nbytes = before.nbytes + size
         for column, _ in self._maintained or ():
-            text = batch.column(self.schema.get_field_index(column_of(column)))
-            nbytes += _POSTING_BYTES_PER_BYTE * text.nbytes
+            texts = texts_at(batch.column(column_of(column)), column)
+            nbytes += _POSTING_BYTES_PER_BYTE * texts.nbytes
         _consolidate(batches, levels)
         return _Rows(batches, levels, before.rows + batch.num_rows, nbytes)
 

@@ -8,9 +8,11 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from exec_nodes.base.columns import TOMBSTONE_FIELD
 from exec_nodes.postings.analyzer import Analyzer
 from exec_nodes.postings.protocol import Lengths
 from memwal_sql.state.memtable import MemTable
+from tests.each import each
 from tests.model.writing import merge_rows
 from tests.write.harness import SCHEMA, upsert
 
@@ -109,6 +111,22 @@ def test_which_columns_are_maintained_is_asked_once_and_not_before_it_matters() 
     assert memtable.bytes > before
     view = memtable.snapshot().text("val", ANALYZER)
     assert view.lengths.tolist() == [0, 1]  # stop words but one
+
+
+@each("kind", [pa.string(), pa.list_(pa.string())])
+def test_only_the_texts_at_a_path_count_as_indexed(kind: pa.DataType) -> None:
+    doc = pa.struct([("title", kind), ("v", pa.list_(pa.float32(), 100))])
+    schema = pa.schema([pa.field("id", pa.int64(), False), ("doc", doc), TOMBSTONE_FIELD])
+    text = "tree" if kind == pa.string() else ["tree"]
+    columns = [[1, 2], [{"title": text, "v": [0.0] * 100}] * 2, [False, False]]
+    batch = pa.record_batch(columns, schema=schema)
+    sizes = []
+    for texts in ([], [("doc.title", ANALYZER)]):
+        memtable = MemTable("r", 1, schema, ("id",), lambda texts=texts: texts)  # type: ignore[misc]
+        memtable.index_texts()
+        memtable.append(batch)
+        sizes.append(memtable.bytes)
+    assert 0 < sizes[1] - sizes[0] < 100
 
 
 def test_an_upsert_is_written_whatever_tokenizing_says(
