@@ -24,7 +24,7 @@ from memwal_sql.cli.options import (
 from memwal_sql.cli.output import show_result, show_rows
 from memwal_sql.drop import drop_table
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.index.create import IndexKind
+from memwal_sql.index.create import IndexKind, default_name
 from memwal_sql.view.texts import count_text
 
 
@@ -104,7 +104,7 @@ def create_index(
     index_kind: IndexKind = kind.upper()  # type: ignore[assignment]  # it is checked there
     table = opened(uri, options)
     table.create_index(column, index_kind, name=name, replace=replace, **values)
-    made = name or f"{column}_idx"
+    made = name or default_name(column)
     show_result({"index": made}, f"built {made}", output)
 
 

@@ -123,9 +123,14 @@ def forget_indexes(context: TableContext, names: Collection[str]) -> None:
     _maintain(context, job, lambda maintained: (n for n in maintained if n not in names))
 
 
+def default_name(column: str) -> str:
+    """The name of an index on a column or a path, which SQL takes without quotes."""
+    return f"{column.replace('.', '_')}_idx"
+
+
 def _name(name: str | None, column: str) -> str:
     if name is None:
-        return f"{column}_idx"
+        return default_name(column)
     if not isinstance(name, str) or not name or name == INDEX_NAME:
         raise InvalidCallError(f"name={name!r} can't be the name of an index")
     return name

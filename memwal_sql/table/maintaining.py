@@ -138,7 +138,8 @@ class MaintainedTable(TableHandle):
                 `"IVF_HNSW_PQ"` or `"IVF_HNSW_SQ"` for a vector column, `"FTS"` for a string column;
                 for filters on the base table `"BTREE"`, `"BITMAP"`, `"ZONEMAP"` or `"BLOOMFILTER"`.
                 Lance's other kinds answer conditions that this package does not pass to Lance.
-            name: `{column}_idx` by default. Two indexes of one column need two names.
+            name: `{column}_idx` by default, with `_` for the dots of a path. Two indexes of one
+                column need two names.
             replace: rebuild the index of this name.
             parameters: Lance's names. For vectors: `metric` (`"l2"`, `"cosine"`, `"dot"`,
                 `"hamming"`), `num_partitions` or `target_partition_size`, `sample_rate`,

@@ -13,7 +13,7 @@ import datafusion
 import pyarrow as pa
 
 from memwal_native.syntax import CreateIndex, DropIndex
-from memwal_sql.index.create import IndexKind
+from memwal_sql.index.create import IndexKind, default_name
 from memwal_sql.statements.definitions.names import not_ours, registered, table_of
 from memwal_sql.statements.queries.parsed import Statement
 from memwal_sql.statements.queries.planning import answer, values
@@ -29,7 +29,7 @@ def run_create_index(
 ) -> datafusion.DataFrame:
     """Run `CREATE [OR REPLACE] INDEX [IF NOT EXISTS] [name] ON t [USING kind] (column)
     [WITH (parameter = value, ...)]`. Without a kind it is a BTREE, without a name
-    `{column}_idx`."""
+    it has its `default_name`."""
     registration = registered(ctx, tuple(index.table.parts))
     if registration is None:
         raise not_ours(ctx, statement, index.table)
@@ -38,10 +38,11 @@ def run_create_index(
     column = ".".join(index.columns[0].parts)
     options = _options(ctx, statement, index, parameters)
     table = table_of(registration)
-    if index.lenient and not index.replaces and (index.name or f"{column}_idx") in _names(table):
+    name = default_name(column) if index.name is None else index.name
+    if index.lenient and not index.replaces and name in _names(table):
         return answer(ctx, pa.table({}))
     kind = cast(IndexKind, index.kind or _DEFAULT_KIND)
-    table.create_index(column, kind, name=index.name, replace=index.replaces, **options)
+    table.create_index(column, kind, name=name, replace=index.replaces, **options)
     return answer(ctx, pa.table({}))
 
 
