@@ -52,7 +52,7 @@ class KNNExec(Node):
     @property
     def schema(self) -> pa.Schema:
         """`_rowaddr`, `_source`, `_distance`, and `_query` for a batch of queries."""
-        return BATCH_DISTANCE_ROWS if self.query.batch else DISTANCE_ROWS
+        return BATCH_DISTANCE_ROWS if self.query.queries > 1 else DISTANCE_ROWS
 
     @property
     def statistics(self) -> Statistics:

@@ -37,6 +37,11 @@ def is_list(kind: pa.DataType) -> bool:
     )
 
 
+def is_variable_list(kind: pa.DataType) -> bool:
+    """Whether values are lists of any size."""
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
 def flattened(lists: pa.Array) -> tuple[pa.Array, I64]:
     """The elements of lists of any size, and the place of each one's list; without those that Arrow
     may keep below a null list, which `list_parent_indices` counts."""

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exec_nodes.arrow.arrays import flattened, is_text
+from exec_nodes.arrow.arrays import flattened, is_text, is_variable_list
 
 
 def text_paths(fields: Iterable[pa.Field]) -> list[str]:
@@ -17,7 +17,7 @@ def text_paths(fields: Iterable[pa.Field]) -> list[str]:
     paths = []
     for field in fields:
         kind = field.type
-        if is_text(kind) or (_is_variable_list(kind) and is_text(kind.value_type)):
+        if is_text(kind) or (is_variable_list(kind) and is_text(kind.value_type)):
             paths.append(field.name)
         elif pa.types.is_struct(kind):
             inside = (inner for inner in kind if not set(inner.name) & {".", "`"})
@@ -38,7 +38,7 @@ def texts_at(values: pa.Array, path: str) -> pa.Array:
     """
     for name in path.split(".")[1:]:
         values = pc.struct_field(values, name)
-    return _joined(values) if _is_variable_list(values.type) else values
+    return _joined(values) if is_variable_list(values.type) else values
 
 
 def _joined(lists: pa.Array) -> pa.Array:
@@ -47,7 +47,3 @@ def _joined(lists: pa.Array) -> pa.Array:
     ends = rows.searchsorted(np.arange(len(lists) + 1))
     texts = texts.drop_null().cast(pa.string())
     return pc.binary_join(pa.LargeListArray.from_arrays(pa.array(ends, pa.int64()), texts), " ")
-
-
-def _is_variable_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))

@@ -94,7 +94,7 @@ class IndexSearch:
         query, dataset = self.query, self.source.dataset
         nearest: dict[str, Any] = {
             "column": query.column,
-            "q": query.vectors if query.batch else query.vectors[0],
+            "q": query.vectors if query.queries > 1 else query.vectors[0],
             "k": size,
             "metric": query.metric,
             "nprobes": probes,
@@ -116,7 +116,7 @@ class IndexSearch:
                 )
             )
         addresses = rows[ROW_ADDRESS].to_numpy()
-        if not query.batch:
+        if query.queries == 1:
             return np.zeros(len(addresses), np.int32), addresses
         return rows["query_index"].to_numpy(), addresses
 

@@ -263,9 +263,4 @@ class NearestQuery:
     @property
     def queries(self) -> int:
         """The number of queries that have nearest rows of their own."""
-        return len(self.vectors) if self.batch else 1
-
-    @property
-    def batch(self) -> bool:
-        """Whether rows must say which query they are for."""
-        return len(self.vectors) > 1 and not self.late
+        return 1 if self.late else len(self.vectors)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from exec_nodes.arrow.arrays import is_variable_list
 from exec_nodes.arrow.text_columns import text_paths
 from exec_nodes.base.columns import DISTANCE_FIELD, QUERY_INDEX_FIELD, SCORE_FIELD
 from exec_nodes.fuse_exec import RELEVANCE_FIELD
@@ -22,7 +23,7 @@ from planner.model import Snapshot
 from planner.predicates.condition import Condition
 from planner.search.full_text import TextQuery, plan_full_text_search
 from planner.search.hybrid import HybridQuery, plan_hybrid_search
-from planner.search.vector import VectorQuery, check_dimension, is_batch, plan_vector_search
+from planner.search.vector import VectorQuery, check_dimension, plan_vector_search
 
 DEFAULT_K = 10
 
@@ -135,7 +136,7 @@ def vector_search(
 ) -> Search:
     """The `k` nearest rows to one vector, or to each of several; see `Table.vector_search`."""
     vector_query = _vector_query(schema, column, query, k, checked_options(options, VECTOR_OPTIONS))
-    batch = [QUERY_INDEX_FIELD] if is_batch(vector_query, schema) else []
+    batch = [QUERY_INDEX_FIELD] if vector_query.queries > 1 else []
     added = _added(schema, DISTANCE_FIELD, *batch)
 
     def plan(
@@ -210,8 +211,8 @@ def hybrid_search(
 def _vector_query(
     schema: pa.Schema, column: str, query: Any, k: Any, options: Mapping[str, Any]
 ) -> VectorQuery:
-    _field(schema, column)
-    vector_query = VectorQuery(column, query_vectors(query), checked_count(k), (), **options)
+    late, vectors = is_variable_list(_field(schema, column).type), query_vectors(query)
+    vector_query = VectorQuery(column, vectors, checked_count(k), (), late=late, **options)
     check_dimension(vector_query, schema)
     return vector_query
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-import pyarrow as pa
-
 from exec_nodes.base.errors import InvalidCallError
 from exec_nodes.fuse_exec import RELEVANCE, FuseExec
 from exec_nodes.global_limit_exec import GlobalLimitExec
@@ -16,7 +14,7 @@ from planner.model import Snapshot
 from planner.predicates.condition import Condition
 from planner.search.full_text import TextQuery, plan_full_text_search, text_indexes
 from planner.search.sources import bridged
-from planner.search.vector import VectorQuery, is_batch, plan_vector_search, vector_index
+from planner.search.vector import VectorQuery, plan_vector_search, vector_index
 
 RRF_CONSTANT = 60.0
 # Ranks beyond the best few of each search still decide which rows both of them know.
@@ -57,7 +55,7 @@ def plan_hybrid_search(query: HybridQuery, snapshot: Snapshot) -> TakeExec:
     A row is known to a search if it is among its `candidates` best. Raises InvalidCallError for
     several query vectors, for weights that are negative or all 0, and as the two searches do.
     """
-    _check(query, snapshot.info.schema)
+    _check(query)
     # The two sides' rows are matched by source, so both have to read the same sources.
     index = vector_index(query.vector.column, query.vector.metric, snapshot.indexes)
     snapshot = bridged(snapshot, index, *text_indexes(query.text, snapshot).values())
@@ -82,10 +80,10 @@ def plan_hybrid_search(query: HybridQuery, snapshot: Snapshot) -> TakeExec:
     return node
 
 
-def _check(query: HybridQuery, schema: pa.Schema) -> None:
-    if is_batch(query.vector, schema):
+def _check(query: HybridQuery) -> None:
+    if query.vector.queries > 1:
         raise InvalidCallError(
-            f"a hybrid search is for one query vector, not {len(query.vector.vectors)}"
+            f"a hybrid search is for one query vector, not {query.vector.queries}"
         )
     weights = (query.vector_weight, query.text_weight)
     if not all(0 <= weight < math.inf for weight in weights) or not any(weights):

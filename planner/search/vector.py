@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from exec_nodes.arrow.arrays import is_variable_list
 from exec_nodes.base.columns import DISTANCE, QUERY_INDEX_FIELD
 from exec_nodes.base.errors import InvalidCallError
 from exec_nodes.base.index_info import IndexInfo
@@ -46,8 +47,7 @@ class VectorQuery:
         column: the vector column: fixed size lists of float16, float32, float64 or uint8, or
             lists of these.
         vectors: (queries, dimension). Each of several queries has its own `k` rows, and
-            `query_index` (int32) gives the query of a row. Where rows have lists of vectors, all
-            are one query (`exec_nodes.vectors.late_interaction`).
+            `query_index` (int32) gives the query of a row.
         k: how many rows; all rows if there are fewer.
         columns: the table's columns to return, before `_distance` (float32).
         filters: conjunctive; only rows that match all of them count.
@@ -60,6 +60,8 @@ class VectorQuery:
         exact: measure all rows, whatever index there is.
         lower_bound: only rows at this distance or farther; measures all rows.
         upper_bound: only rows nearer than this.
+        late: whether rows have lists of vectors; all vectors are one query then
+            (`exec_nodes.vectors.late_interaction`).
     """
 
     column: str
@@ -74,6 +76,12 @@ class VectorQuery:
     exact: bool = False
     lower_bound: float | None = None
     upper_bound: float | None = None
+    late: bool = False
+
+    @property
+    def queries(self) -> int:
+        """The number of queries that have nearest rows of their own."""
+        return 1 if self.late else len(self.vectors)
 
 
 def nearest_query(query: VectorQuery, schema: pa.Schema, index_metric: str | None) -> NearestQuery:
@@ -100,7 +108,7 @@ def nearest_query(query: VectorQuery, schema: pa.Schema, index_metric: str | Non
         query.nprobes,
         query.refine_factor,
         query.ef,
-        late=has_lists(query.column, schema),
+        late=query.late,
     )
 
 
@@ -112,7 +120,7 @@ def output_schema(query: VectorQuery, schema: pa.Schema) -> pa.Schema:
     if len(set(query.columns)) != len(query.columns):
         raise InvalidCallError(f"columns={list(query.columns)} names a column twice")
     clash = QUERY_INDEX_FIELD.name
-    if clash in query.columns and is_batch(query, schema):
+    if clash in query.columns and query.queries > 1:
         raise InvalidCallError(
             f"a search for several vectors adds the column {clash!r}, which the table has too: "
             "leave it out of columns, or ask one vector at a time"
@@ -120,11 +128,12 @@ def output_schema(query: VectorQuery, schema: pa.Schema) -> pa.Schema:
     return pa.schema([schema.field(name) for name in query.columns])
 
 
-def _vector_type(column: str, schema: pa.Schema) -> pa.FixedSizeListType:
+def _vector_type(query: VectorQuery, schema: pa.Schema) -> pa.FixedSizeListType:
+    column = query.column
     if column not in schema.names:
         raise InvalidCallError(f"unknown column {column!r}; the table has {schema.names}")
     kind = schema.field(column).type
-    if has_lists(column, schema):
+    if query.late and is_variable_list(kind):
         kind = kind.value_type
     if not pa.types.is_fixed_size_list(kind) or kind.value_type not in _ELEMENTS:
         raise InvalidCallError(
@@ -132,17 +141,6 @@ def _vector_type(column: str, schema: pa.Schema) -> pa.FixedSizeListType:
             "column has fixed size lists of float16, float32, float64 or uint8, or lists of these"
         )
     return kind
-
-
-def has_lists(column: str, schema: pa.Schema) -> bool:
-    """Whether rows have several vectors."""
-    kind = schema.field(column).type
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
-
-
-def is_batch(query: VectorQuery, schema: pa.Schema) -> bool:
-    """Whether it is several queries, each with rows of its own."""
-    return len(query.vectors) > 1 and not has_lists(query.column, schema)
 
 
 def _metric(query: VectorQuery, element: pa.DataType, index_metric: str | None) -> Metric:
@@ -160,7 +158,7 @@ def _metric(query: VectorQuery, element: pa.DataType, index_metric: str | None) 
 def check_dimension(query: VectorQuery, schema: pa.Schema) -> pa.FixedSizeListType:
     """The type of the searched column in a table of `schema`. Raises InvalidCallError unless the
     query vectors have as many values."""
-    kind = _vector_type(query.column, schema)
+    kind = _vector_type(query, schema)
     values, dimension = np.atleast_2d(query.vectors), kind.list_size
     if values.dtype.kind not in "fiu" or not values.size or values.ndim > 2:
         raise InvalidCallError(
@@ -224,7 +222,7 @@ def plan_vector_search(query: VectorQuery, snapshot: Snapshot) -> TakeExec:
     schema = snapshot.info.schema
     index = vector_index(query.column, query.metric, snapshot.indexes)
     asked = nearest_query(query, schema, None if index is None else index.metric)
-    if query.exact or query.lower_bound is not None or asked.late:
+    if query.exact or query.lower_bound is not None or query.late:
         index = None
     snapshot = bridged(snapshot, index)
     output = output_schema(query, schema)
