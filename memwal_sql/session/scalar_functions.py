@@ -127,8 +127,15 @@ def _analyzed(condition: Condition, snapshot: Snapshot) -> Condition:
 
 
 def _analyzers(condition: Condition, snapshot: Snapshot) -> tuple[Analyzer, ...]:
-    schema = snapshot.info.schema
-    columns = [name for name in condition.columns if is_text(schema.field(name).type)]
+    kinds = {name: snapshot.info.schema.field(name).type for name in condition.columns}
+    structs = [name for name, kind in kinds.items() if pa.types.is_struct(kind)]
+    if structs:
+        raise InvalidCallError(
+            "match(column, 'words') is about a column of texts, and its condition reads the struct "
+            f"{structs[0]!r}: find texts in structs by full_text_search, and join other conditions "
+            "on structs by AND"
+        )
+    columns = [name for name in kinds if is_text(kinds[name])]
     return tuple(dict.fromkeys(analyzer_of(name, snapshot) for name in columns))
 
 

@@ -17,6 +17,7 @@ from lance.lance import tokenize
 import memwal_sql as mw
 from exec_nodes.resident.admission import Admission
 from tests.each import each
+from tests.model.writing import session_of
 from tests.soak import SOAK
 
 WORDS = ("tree", "trees", "Log", "logging", "the", "write", "ahead", "naïve", "a-b")
@@ -155,6 +156,24 @@ def test_statements_change_the_rows_that_match(tmp_path: Path) -> None:
 def test_elsewhere_it_says_where_it_belongs(texts: Texts, query: str) -> None:
     with pytest.raises(mw.UnsupportedError, match="is for WHERE"), mw.memwal_errors():
         texts.context.sql(query).collect()
+
+
+@each("condition", ["match(a.t, 'x')", "match(a.t, 'x') OR b = 'x'", "match(b, 'q') OR a.t = 'x'"])
+def test_fields_of_structs_are_refused(tmp_path: Path, condition: str) -> None:
+    struct = pa.struct([("t", pa.string())])
+    schema = pa.schema([SCHEMA.field("id"), ("a", struct), ("b", pa.string())])
+    table = mw.create_table(tmp_path / "t", schema, primary_key="id")
+    context = session_of("t", table)
+    with table.writer() as writer:
+        writer.upsert([{"id": 1, "a": {"t": "x"}, "b": "x"}])
+        for call in (
+            lambda: mw.sql(context, f"SELECT id FROM t WHERE {condition}").to_pylist(),
+            lambda: mw.sql(context, f"DELETE FROM t WHERE {condition}"),
+            lambda: table.to_arrow(filter=condition),
+            lambda: table.full_text_search("b", "x", filter=condition),
+        ):
+            with pytest.raises(mw.InvalidCallError, match="reads the struct 'a'"):
+                call()
 
 
 def test_columns_of_different_analyzers_need_conditions_of_their_own(texts: Texts) -> None:
