@@ -23,7 +23,7 @@ from memwal_sql.create import create_table, is_table
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.view.texts import count_text
 from memwal_sql.write.ingest.files import FileFormat, batches_of, format_of
-from memwal_sql.write.ingest.missing import ERROR, NULL
+from memwal_sql.write.ingest.missing import ERROR, NULL, MissingInInsert
 from memwal_sql.write.table_writer import TableWriter
 from planner.regions.text import spec_of
 
@@ -84,7 +84,8 @@ def load(
         raise InvalidCallError(f"{uri} is a table already: load it without --primary-key")
     table = None if primary_key else opened(uri, options)
     writer: TableWriter | None = None
-    rows, file, fill = 0, files[0], missing is Missing.NULL
+    rows, file = 0, files[0]
+    absent: MissingInInsert = NULL if missing is Missing.NULL else ERROR
     with ExitStack() as stack:
         try:
             for file in files:
@@ -94,7 +95,7 @@ def load(
                     raise InvalidCallError(
                         f"its name says no format: add --format, one of {[*map(str, FileFormat)]}"
                     )
-                with batches_of(file, kind, schema, fill=fill) as (columns, batches):
+                with batches_of(file, kind, schema, missing=absent) as (columns, batches):
                     if table is None:
                         table = create_table(
                             uri,
@@ -106,7 +107,7 @@ def load(
                     if writer is None:
                         writer = stack.enter_context(table.writer())
                     for batch in batches:
-                        writer.upsert(batch, missing=NULL if fill else ERROR)
+                        writer.upsert(batch, missing=absent)
                         rows += batch.num_rows
             stack.close()
         except Exception as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
+from os import PathLike
 from typing import Any, NoReturn, Protocol, TypeVar, cast
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from memwal_sql.table import Table
 from memwal_sql.transaction.staged_rows import StagedRows
 from memwal_sql.write.conditional.resolve import Compute, ReadChanges, Resolved, Resolver
 from memwal_sql.write.coordinator import Description
+from memwal_sql.write.ingest.files import named_file
 from memwal_sql.write.ingest.missing import ERROR, KEEP, MissingInInsert, MissingInUpsert
 from memwal_sql.write.ingest.normalise import Normaliser
 from memwal_sql.write.result import WriteResult
@@ -190,14 +192,17 @@ class TableInside(Table):
     ) -> WriteResult:
         """See `TableWriter.upsert`."""
         expressions = self._resolver.expressions(when, set or {})
-        rows = self._normaliser.arrow_rows(data, missing)
-        lacking = missing == KEEP and self._normaliser.lacks_columns(rows)
-        rows = rows if isinstance(rows, pa.Table) else rows.read_all()
+        normaliser = self._normaliser
+        with named_file(data):
+            rows = normaliser.arrow_rows(data, missing)
+            lacking = missing == KEEP and normaliser.lacks_columns(rows)
+            rows = rows if isinstance(rows, pa.Table) else rows.read_all()
+            if lacking:
+                whole = normaliser.partial(rows)
+            else:
+                whole = normaliser.upserts(rows, ERROR if missing == KEEP else missing)
         if lacking:
-            return self._computed(
-                *self._resolver.upsert(self._normaliser.partial(rows), expressions)
-            )
-        whole = self._normaliser.upserts(rows, ERROR if missing == KEEP else missing)
+            return self._computed(*self._resolver.upsert(whole, expressions))
         if not expressions:
             return self._stage(Resolved(whole))
         return self._computed(
@@ -206,13 +211,14 @@ class TableInside(Table):
 
     def insert_new(self, data: Any, *, missing: MissingInInsert = ERROR) -> WriteResult:
         """See `TableWriter.insert`."""
-        return self._computed(
-            *self._resolver.insert(self._normaliser.upserts(data, missing, new=True))
-        )
+        with named_file(data):
+            rows = self._normaliser.upserts(data, missing, new=True)
+        return self._computed(*self._resolver.insert(rows))
 
     def delete(self, keys: Any, *, when: str | None = None) -> WriteResult:
         """See `TableWriter.delete`."""
-        rows = self._normaliser.tombstones(self._normaliser.keys(keys))
+        with named_file(keys if isinstance(keys, PathLike) else None):
+            rows = self._normaliser.tombstones(self._normaliser.keys(keys))
         if when is None:
             return self._stage(Resolved(rows))
         return self._computed(*self._resolver.delete(rows, self._resolver.expressions(when, {})))

@@ -5,8 +5,9 @@ Regions are claimed when the first row for them comes, and created on demand (pr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from os import PathLike
 from typing import Any
 from uuid import UUID
 
@@ -14,12 +15,14 @@ import pyarrow as pa
 
 from exec_nodes.arrow.row_stream import RowStream
 from memwal_sql.errors import UnsupportedError
+from memwal_sql.state.memtable import memtable_schema
 from memwal_sql.write.conditional.resolve import ReadChanges, RowChanges
 from memwal_sql.write.coordinator import Description
 from memwal_sql.write.ingest.conditional_changes import conditional_changes
+from memwal_sql.write.ingest.files import named_file
 from memwal_sql.write.ingest.missing import ERROR, KEEP, MissingInInsert, MissingInUpsert
 from memwal_sql.write.ingest.normalise import Rows
-from memwal_sql.write.ingest.pieces import normalised
+from memwal_sql.write.ingest.pieces import normalised, normalised_parts, one_batch
 from memwal_sql.write.lifecycle import WriterLifecycle
 from memwal_sql.write.result import DURABLE, WriteResult, reached
 from memwal_sql.write.statement import SNAPSHOT, Isolation, check_isolation
@@ -89,15 +92,17 @@ class TableWriter(WriterLifecycle):
         self._check_open()
         check_isolation(isolation)
         expressions = self._resolver.expressions(when, set or {})
-        rows = self._normaliser.arrow_rows(data, missing)
-        lacking = missing == KEEP and self._normaliser.lacks_columns(rows)
-        normalise = partial(self._normaliser.upserts, missing=ERROR if missing == KEEP else missing)
-        if not (lacking or expressions):
-            return self._write(rows, normalise, atomic=atomic)
-        if isinstance(rows, RowStream):
-            rows = rows.read_all()
-        names = self._schema.names
-        batch = self._normaliser.partial(rows) if lacking else normalise(rows).select(names)
+        normaliser = self._normaliser
+        with named_file(data):
+            rows = normaliser.arrow_rows(data, missing)
+            lacking = missing == KEEP and normaliser.lacks_columns(rows)
+            normalise = partial(normaliser.upserts, missing=ERROR if missing == KEEP else missing)
+            if not (lacking or expressions):
+                return self._write(rows, normalise, atomic=atomic)
+            if isinstance(rows, RowStream):
+                rows = rows.read_all()
+            names = self._schema.names
+            batch = normaliser.partial(rows) if lacking else normalise(rows).select(names)
         return self._statements.over_keys(*self._resolver.upsert(batch, expressions), isolation)
 
     def insert(self, data: Any, *, missing: MissingInInsert = ERROR) -> WriteResult:
@@ -109,9 +114,9 @@ class TableWriter(WriterLifecycle):
         does.
         """
         self._check_open()
-        return self._statements.over_keys(
-            *self._resolver.insert(self._normaliser.upserts(data, missing, new=True))
-        )
+        with named_file(data):
+            rows = self._normaliser.upserts(data, missing, new=True)
+        return self._statements.over_keys(*self._resolver.insert(rows))
 
     def insert_into(self, rows: pa.Table, description: Description | None = None) -> WriteResult:
         """Write the whole rows of an INSERT statement, as one transaction if they fit into one.
@@ -155,7 +160,8 @@ class TableWriter(WriterLifecycle):
         """
         self._check_open()
         check_isolation(isolation)
-        key_columns = self._normaliser.keys(keys)
+        with named_file(keys if isinstance(keys, PathLike) else None):
+            key_columns = self._normaliser.keys(keys)
         if when is None:
             row_bytes = self._normaliser.tombstones(key_columns.slice(0, 1)).nbytes
             return self._write(key_columns, self._normaliser.tombstones, row_bytes, atomic=atomic)
@@ -247,16 +253,20 @@ class TableWriter(WriterLifecycle):
             [2, 5]
         """
         self._check_open()
-        rows = self._normaliser.arrow_changes(changes, op)
-        normalise = partial(self._normaliser.changes, op=op)
         if when is not None:
-            rows = rows.read_all() if isinstance(rows, RowStream) else rows
-            changes_batch = conditional_changes(self._normaliser, self._schema, rows, op)
             expressions = self._resolver.expressions(when, {})
-            return self._statements.over_keys(*self._resolver.upsert(changes_batch, expressions))
-        if isinstance(rows, pa.Table | RowStream):
-            return self._write(rows, normalise, atomic=atomic)
-        return self._write(normalise(rows), lambda batch: batch, atomic=atomic)
+            with named_file(changes):
+                batch = conditional_changes(self._normaliser, self._schema, changes, op)
+            return self._statements.over_keys(*self._resolver.upsert(batch, expressions))
+        with named_file(changes):
+            normaliser, rows = self._normaliser.opened_changes(changes)
+            normalise = partial(normaliser.changes, op=op)
+            if isinstance(rows, pa.Table | RowStream):
+                return self._write(rows, normalise, atomic=atomic)
+            if isinstance(rows, Iterator):
+                stream = RowStream(memtable_schema(self._schema), normalised_parts(rows, normalise))
+                return self._write(stream, one_batch, atomic=atomic)
+            return self._write(normalise(rows), lambda batch: batch, atomic=atomic)
 
     def _is_one_entry(self, changes: RowChanges) -> bool:
         """Whether changes are one transaction for certain, so that rows may move between

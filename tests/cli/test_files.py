@@ -106,6 +106,14 @@ def test_a_table_is_made_from_a_file(tmp_path: Path, name: str) -> None:
     assert "bucket(id, 2)" in call("info", new)
 
 
+def test_a_file_without_rows_adds_none_and_makes_no_table(pairs: Any, tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("[]")
+    assert as_json("load", pairs.uri, tmp_path / "x.json") == {"rows": 0}
+    making = ("load", tmp_path / "new", tmp_path / "x.json", "--primary-key", "id")
+    assert "x.json: it has no rows" in failing(*making, code=ExitCode.CALL)
+    assert not (tmp_path / "new").exists()
+
+
 SPARSE = {
     "text": "2020-01-01",
     "money": "12345678901234567.89",  # also as a number
@@ -290,7 +298,6 @@ def test_rows_go_to_standard_output_in_every_format(pairs: Any) -> None:
         ("x.json", '[{"id": 1, "n": 2}', "x.json: Expecting ',' delimiter"),
         ("x.json", '[{"id": 1, "n": 2}, ', "x.json: Expecting value"),
         ("x.json", '[{"id": 1, "n": 2}] 5', "x.json: Extra data"),
-        ("x.json", "[]", "x.json"),
         ("x.json", '[{"id": 1, "n": 2}, 5]', "row 2 is not an object: 5"),
         ("x.json", "null\n", "row 1 is not an object: None"),
         ("x.json", '{"id": 1, "n": 2, "n": 3}\n', "has a name twice"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -94,11 +94,6 @@ class Changes:
         if isinstance(rows, Mapping):
             return _values(rows[op])
         return [row.get(op) for row in rows]
-
-
-def is_delete(op: str) -> Callable[[Mapping[str, Any]], bool]:
-    """Says of a row whether its `op` is that of a delete."""
-    return lambda row: _kind(row.get(op)) == DELETE
 
 
 def _kind(word: Any) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,9 +19,11 @@ from memwal_sql.write.ingest.normalise import Normaliser
 def conditional_changes(
     normaliser: Normaliser, schema: pa.Schema, data: Any, op: str
 ) -> pa.RecordBatch:
-    """The changes of `data`, rows in memory, in order, in the MemTables' columns: deletes have the
-    values that they carry, and null in other columns. Raises InvalidCallError."""
-    changes = Changes(data, op, schema.names)
+    """The changes of `data` in order, in the MemTables' columns: deletes have the values that they
+    carry, and null in other columns. Raises InvalidCallError."""
+    normaliser, rows = normaliser.opened_changes(data)
+    rows = list(chain.from_iterable(rows)) if isinstance(rows, Iterator) else rows
+    changes = Changes(rows, op, schema.names)
     places = [changes.places(kind) for kind in (UPSERT, DELETE)]
     target = memtable_schema(schema)
     parts: list[list[pa.Array]] = []

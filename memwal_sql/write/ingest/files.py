@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import time
 from decimal import Decimal
@@ -26,14 +26,12 @@ import pyarrow.parquet as pq
 from exec_nodes.arrow.arrays import is_binary, is_list
 from exec_nodes.arrow.casts import exact_values
 from exec_nodes.arrow.row_stream import RowStream
-from exec_nodes.arrow.struct_fields import check_value
+from exec_nodes.arrow.struct_fields import check_value, check_values
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.write.ingest.missing import missing_columns
+from memwal_sql.write.ingest.missing import NULL, ragged_row
 
 # The columns and the batches of a file.
 FileRows = tuple[pa.Schema, Iterator[pa.RecordBatch]]
-# Whether a row of JSON may lack columns that others have.
-Lacks = Callable[[Mapping[str, Any]], bool]
 
 STDIN = "-"
 
@@ -62,16 +60,45 @@ _JSON_ROWS = 10_000
 _ERRORS = (pa.ArrowException, OSError, ValueError, TypeError, ArithmeticError, RecursionError)
 
 
-def opened_file(
-    path: str | os.PathLike[str],
-    schema: pa.Schema,
-    *,
-    fill: bool = False,
-    lacks: Lacks | None = None,
-) -> RowStream:
+def opened_file(path: str | os.PathLike[str], schema: pa.Schema, missing: str) -> RowStream:
     """The rows of a file whose name says its format; it is closed when they have been read. See
-    `batches_of`. Raises InvalidCallError, as its batches do, which names the file."""
-    name, reading = os.fsdecode(path), ExitStack()
+    `batches_of`. Raises InvalidCallError, as its batches do."""
+    name, kind = _existing(path)
+    reading = ExitStack()
+    columns, batches = reading.enter_context(batches_of(name, kind, schema, missing=missing))
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        with reading:
+            yield from batches
+
+    return RowStream(columns, rows())
+
+
+def is_json_file(data: Any) -> bool:
+    """Whether it is the path of a file of JSON."""
+    return isinstance(data, str | os.PathLike) and format_of(os.fsdecode(data)) is FileFormat.JSON
+
+
+def json_lists(path: str | os.PathLike[str]) -> Iterator[list[Any]]:
+    """The values of a file of JSON in lists, as they are; `json_array` puts them into types. Raises
+    InvalidCallError."""
+    name, _ = _existing(path)
+    with _errors_of_files(), _opened(name) as file:
+        values = (value for _, value in _decoded(file, Decimal))
+        while some := list(islice(values, _JSON_ROWS)):
+            yield some
+
+
+def json_array(values: list[Any], field: pa.Field, *, fill: bool = False) -> pa.Array:
+    """As `exact_values`, of values as files of JSON have them."""
+    check_values(values, field, fill=fill)
+    with _errors_of_files():
+        return _array(values, field.type, field.name)
+
+
+def _existing(path: str | os.PathLike[str]) -> tuple[str, FileFormat]:
+    """The name of a file that exists, and its format."""
+    name = os.fsdecode(path)
     kind = format_of(name)
     if kind is None:
         raise InvalidCallError(
@@ -83,16 +110,7 @@ def opened_file(
             f"there is no file {name!r}: for a folder or an object store, give "
             f"pyarrow.dataset.dataset({name!r})"
         )
-    with _named(name):
-        columns, batches = reading.enter_context(
-            batches_of(name, kind, schema, fill=fill, lacks=lacks)
-        )
-
-    def rows() -> Iterator[pa.RecordBatch]:
-        with reading, _named(name):
-            yield from batches
-
-    return RowStream(columns, rows())
+    return name, kind
 
 
 def format_of(name: str) -> FileFormat | None:
@@ -101,11 +119,15 @@ def format_of(name: str) -> FileFormat | None:
 
 
 @contextmanager
-def _named(name: str) -> Iterator[None]:
+def named_file(data: Any) -> Iterator[None]:
+    """A context in which errors in rows name the file, if `data` is its path."""
     try:
         yield
     except InvalidCallError as error:
-        raise InvalidCallError(f"{name}: {error}") from error
+        name = os.fsdecode(data) if isinstance(data, str | os.PathLike) else ""
+        if type(error) is InvalidCallError and name not in str(error):
+            error.args = (f"{name}: {error}",)  # in place, as it may have notes
+        raise
 
 
 @contextmanager
@@ -114,22 +136,20 @@ def batches_of(
     kind: FileFormat,
     schema: pa.Schema | None,
     *,
-    fill: bool,
-    lacks: Lacks | None = None,
+    missing: str,
 ) -> Iterator[FileRows]:
     """The columns and rows of the file `name`, `-` for standard input.
 
     Columns that are in `schema` have its types; without a schema they have the file's, and types of
-    CSV and JSON are guessed from the first rows. `fill` lets rows of JSON lack what others have.
-    With `lacks` only those may of which it says so, and there may be columns that are not in
-    `schema`. Raises InvalidCallError.
+    CSV and JSON are guessed from the first rows, which there must be. Rows of JSON may lack what
+    others have if `missing` is `"null"`. Raises InvalidCallError.
     """
     with _errors_of_files():
         file = _opened(name)
     with file:
         with _errors_of_files():
             if kind is FileFormat.JSON:
-                columns, batches = _json(file, schema, fill, lacks)
+                columns, batches = _json(file, schema, missing)
             else:
                 columns, batches = _READERS[kind](file, schema)
         yield columns, _batches(batches)
@@ -222,15 +242,17 @@ def _csv(file: BinaryIO, schema: pa.Schema | None) -> FileRows:
 _READERS = {FileFormat.PARQUET: _parquet, FileFormat.ARROW: _arrow, FileFormat.CSV: _csv}
 
 
-def _json(file: BinaryIO, schema: pa.Schema | None, fill: bool, lacks: Lacks | None) -> FileRows:
+def _json(file: BinaryIO, schema: pa.Schema | None, missing: str) -> FileRows:
     rows = _objects(file, Decimal if schema else float)
     first = list(islice(rows, _JSON_ROWS))
     if not first:
-        raise InvalidCallError("it has no rows")
+        if schema is None:
+            raise InvalidCallError("it has no rows")
+        return schema, iter(())
     names = list(dict.fromkeys(name for _, row in first for name in row))
     types = {} if schema is None else {field.name: field.type for field in schema}
-    if schema is not None and lacks is None:  # rows that have others are refused
-        names = [name for name in types if fill or name in names] or list(types)
+    if schema is not None:  # rows that have others are refused
+        names = [name for name in types if missing == NULL or name in names] or list(types)
     columns = pa.schema(
         (name, types.get(name) or pa.array([row.get(name) for _, row in first]).type)
         for name in names
@@ -238,7 +260,7 @@ def _json(file: BinaryIO, schema: pa.Schema | None, fill: bool, lacks: Lacks | N
 
     def batch_of(some: list[tuple[int, dict[str, Any]]]) -> pa.RecordBatch:
         for number, row in some:
-            _check_row(number, row, columns, fill if lacks is None else lacks(row))
+            _check_row(number, row, columns, missing)
         arrays = [_array([row.get(f.name) for _, row in some], f.type, f.name) for f in columns]
         return pa.record_batch(arrays, names=columns.names)
 
@@ -253,16 +275,20 @@ def _json(file: BinaryIO, schema: pa.Schema | None, fill: bool, lacks: Lacks | N
 
 
 def _objects(file: BinaryIO, floats: type) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The rows of a file, by number; an array is read whole."""
+    """The rows of a file, by number."""
+    for number, row in _decoded(file, floats):
+        if not isinstance(row, dict):
+            raise InvalidCallError(f"row {number} is not an object: {str(row)[:40]}")
+        yield number, row
+
+
+def _decoded(file: BinaryIO, floats: type) -> Iterator[tuple[int, Any]]:
+    """The values of a file, by number; an array is read whole."""
     decoder = json.JSONDecoder(parse_float=floats, object_pairs_hook=_distinct)
     is_array = file.read(256).lstrip()[:1] == b"["
     file.seek(0)
     lines = ((n, decoder.decode(line.decode())) for n, line in enumerate(file, 1) if line.strip())
-    for number, row in enumerate(decoder.decode(file.read().decode()), 1) if is_array else lines:
-        if isinstance(row, dict):
-            yield number, row
-        else:
-            raise InvalidCallError(f"row {number} is not an object: {str(row)[:40]}")
+    yield from enumerate(decoder.decode(file.read().decode()), 1) if is_array else lines
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -272,21 +298,20 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return row
 
 
-def _check_row(number: int, row: Mapping[str, Any], schema: pa.Schema, fill: bool) -> None:
+def _check_row(number: int, row: Mapping[str, Any], schema: pa.Schema, missing: str) -> None:
     names = schema.names
     if row.keys() != set(names):
         unknown = sorted(row.keys() - set(names))
         if unknown:
             raise InvalidCallError(
                 f"row {number} has the columns {unknown}, which are not in the table, or not in "
-                "the first rows of the file: drop or rename them"
+                "the first rows of the file: drop or rename them, or give all rows the same columns"
             )
-        if not fill:
-            lacking = [name for name in names if name not in row]
-            raise missing_columns(f"row {number} lacks", lacking)
+        if missing != NULL:
+            raise ragged_row(number, [name for name in names if name not in row], missing)
     for field in schema:
         if pa.types.is_nested(_storage(field.type)):
-            check_value(row.get(field.name), field, number, fill=fill)
+            check_value(row.get(field.name), field, number, fill=missing == NULL)
 
 
 def _array(values: list[Any], kind: pa.DataType, name: str) -> pa.Array:

@@ -23,6 +23,16 @@ def missing_columns(what: str, names: Sequence[str]) -> InvalidCallError:
     )
 
 
+def ragged_row(row: int, names: Sequence[str], missing: str) -> InvalidCallError:
+    """The error for a row without these columns, which other rows of the call have."""
+    if missing != KEEP:
+        return missing_columns(f"row {row} lacks", names)
+    return InvalidCallError(
+        f"row {row} lacks the columns {list(names)} that other rows have: give all rows of a call "
+        f"the same columns, or {FILL_OPTION} to set these to null"
+    )
+
+
 def check_missing(value: str, *more: str) -> None:
     """Raise InvalidCallError unless `value` is a choice for missing columns, or one of `more`."""
     if value not in (options := (*more, ERROR, NULL)):

@@ -7,8 +7,8 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import accumulate, chain
 from os import PathLike
 from typing import Any, TypeAlias
 
@@ -28,9 +28,16 @@ from exec_nodes.keys.keys import as_key_table
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.state.defaults import defaults_of
 from memwal_sql.state.memtable import memtable_schema
-from memwal_sql.write.ingest.changes import DELETE, UPSERT, Changes, is_delete
-from memwal_sql.write.ingest.files import Lacks, opened_file
-from memwal_sql.write.ingest.missing import ERROR, KEEP, NULL, check_missing, missing_columns
+from memwal_sql.write.ingest.changes import DELETE, UPSERT, Changes
+from memwal_sql.write.ingest.files import is_json_file, json_array, json_lists, opened_file
+from memwal_sql.write.ingest.missing import (
+    ERROR,
+    KEEP,
+    NULL,
+    check_missing,
+    missing_columns,
+    ragged_row,
+)
 
 Rows: TypeAlias = pa.Table | pa.RecordBatch | RowStream
 
@@ -49,8 +56,15 @@ class Normaliser:
         defaults: the defaults of columns.
     """
 
-    def __init__(self, schema: pa.Schema, primary_key: Sequence[str]) -> None:
+    def __init__(
+        self,
+        schema: pa.Schema,
+        primary_key: Sequence[str],
+        values: Callable[..., Column] = exact_values,
+    ) -> None:
+        """`values` puts a caller's values into a column's type, see `exact_values`."""
         self._schema = schema
+        self._values = values
         self._primary_key = tuple(primary_key)
         self._names = frozenset(schema.names)
         # Required columns: name -> position, in the order of the schema.
@@ -91,13 +105,15 @@ class Normaliser:
         check_missing(missing, KEEP)
         if isinstance(data, pa.RecordBatch) and data.schema.equals(self._schema):
             return data
-        rows = opened(self._source(data, fill=missing == NULL))
+        rows = opened(self._source(data, missing))
         return rows if isinstance(rows, RowStream) else self._table(rows, missing)
 
-    def arrow_changes(self, data: Any, op: str) -> Any:
-        """A stream of changes, or anything else as it is, for `changes`. In a file of JSON deletes
-        may lack columns that upserts have."""
-        return opened(self._source(data, lacks=is_delete(op)))
+    def opened_changes(self, data: Any) -> tuple[Normaliser, Any]:
+        """A stream, lists of a file of JSON, or anything else as it is, and whose `changes` takes
+        it."""
+        if is_json_file(data):
+            return Normaliser(self._schema, self._primary_key, json_array), json_lists(data)
+        return self, opened(self._source(data))
 
     def lacks_columns(self, rows: Rows) -> bool:
         """Whether rows that `arrow_rows` returned lack columns of the table."""
@@ -149,8 +165,23 @@ class Normaliser:
     def keys(self, keys: Any) -> pa.Table:
         """The keys that `tombstones` takes, as a table. Raises InvalidCallError."""
         if isinstance(keys, PathLike):  # a text may be a key
-            keys = self._source(keys, lacks=lambda _: True)
+            normaliser, keys = self.opened_changes(keys)
+            if normaliser is not self:
+                return normaliser.keys(list(chain.from_iterable(keys)))
+        if self._values is not exact_values:
+            keys = self._key_columns(keys)
         return as_key_table(keys, self._schema, self._primary_key)
+
+    def _key_columns(self, rows: Sequence[Any]) -> dict[str, Column]:
+        """The key columns that dicts have, in the table's types."""
+        if not all(isinstance(row, Mapping) for row in rows):
+            raise InvalidCallError("a row of JSON is an object: give the columns of the key")
+        names = {name for row in rows for name in row} if rows else self._names
+        return {
+            name: self._values([row.get(name) for row in rows], self._schema.field(name))
+            for name in self._primary_key
+            if name in names
+        }
 
     def tombstones(self, keys: Any) -> pa.RecordBatch:
         """Rows that delete `keys`: the key columns are set, the others null, or a placeholder in a
@@ -168,7 +199,7 @@ class Normaliser:
         return self._batch([_single_chunk(column) for column in key_table.columns], tombstone=True)
 
     def _table(self, data: Any, missing: str) -> pa.Table:
-        rows = input_rows(self._source(data, fill=missing == NULL))
+        rows = input_rows(self._source(data, missing))
         if isinstance(rows, pa.Table):
             if self._structs_inside:
                 self._check_objects(data, missing)
@@ -185,18 +216,13 @@ class Normaliser:
         short = next((at for at, row in enumerate(rows) if len(row) < len(names)), None)
         if short is not None and missing != NULL:
             lacking = names.keys() - rows[short].keys()
-            if missing == KEEP:
-                raise InvalidCallError(
-                    f"row {short} lacks the columns {sorted(lacking)} that other rows have: give "
-                    'all rows of a call the same columns, or missing="null" to set these to null'
-                )
-            raise self._missing(f"row {short} lacks", lacking)
+            raise ragged_row(short, self._in_order(lacking), missing)
         return self._from_columns({n: [row.get(n) for row in rows] for n in names}, missing)
 
-    def _source(self, data: Any, *, fill: bool = False, lacks: Lacks | None = None) -> Any:
+    def _source(self, data: Any, missing: str = KEEP) -> Any:
         """The rows of a file, given its path; other data as it is."""
         if isinstance(data, str | PathLike):
-            return opened_file(data, self._schema, fill=fill, lacks=lacks)
+            return opened_file(data, self._schema, missing)
         return data
 
     def _check_objects(self, data: Any, missing: str) -> None:
@@ -209,7 +235,7 @@ class Normaliser:
         self._check_names(list(columns))
         fill = missing == NULL
         arrays = [
-            exact_values(values, self._schema.field(name), fill=fill)
+            self._values(values, self._schema.field(name), fill=fill)
             for name, values in columns.items()
         ]
         if len({len(array) for array in arrays}) > 1:
@@ -228,7 +254,7 @@ class Normaliser:
         by_name = dict(zip(names, table.columns, strict=True))
         left_out = self._names - by_name.keys()
         if missing == ERROR and left_out and self._required.keys() <= by_name.keys():
-            raise self._missing("the rows lack", left_out)
+            raise missing_columns("the rows lack", self._in_order(left_out))
         columns: list[Column] = []
         for field in self._schema:
             if field.name in by_name:
@@ -242,9 +268,8 @@ class Normaliser:
                 columns.append(pa.nulls(table.num_rows, field.type))
         return columns
 
-    def _missing(self, what: str, names: Collection[str]) -> InvalidCallError:
-        in_order = [name for name in self._schema.names if name in names] or sorted(names)
-        return missing_columns(what, in_order)
+    def _in_order(self, names: Collection[str]) -> list[str]:
+        return [name for name in self._schema.names if name in names] or sorted(names)
 
     def _check_names(self, names: list[str]) -> None:
         twice = sorted(name for name, count in Counter(names).items() if count > 1)

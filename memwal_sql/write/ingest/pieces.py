@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from exec_nodes.arrow.casts import has_dictionaries
+from exec_nodes.arrow.large_columns import concatenated
 from exec_nodes.arrow.row_stream import RowStream
 from exec_nodes.arrow.validate import validated
 from exec_nodes.base.thresholds import Thresholds
@@ -47,20 +48,26 @@ def normalised(
     if not isinstance(rows, RowStream):
         parts = list(parts)
         if len(parts) > 1:
-            for _ in _each(parts, normalise):
+            for _ in normalised_parts(parts, normalise):
                 pass
-    yield from _each(parts, normalise)
+    yield from normalised_parts(parts, normalise)
 
 
-def _each(
-    parts: Iterable[pa.Table | pa.RecordBatch], normalise: Callable[[Any], pa.RecordBatch]
+def normalised_parts(
+    parts: Iterable[Any], normalise: Callable[[Any], pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
+    """The batch that `normalise` makes of each part. Raises InvalidCallError naming the row."""
     start = 0
     for part in parts:
         with _numbered_from(start):
             batch = normalise(part)
         yield batch
-        start += part.num_rows
+        start += len(part)
+
+
+def one_batch(rows: pa.Table) -> pa.RecordBatch:
+    """The rows of a table as one batch."""
+    return concatenated([pa.RecordBatch.from_pylist([], rows.schema), *rows.to_batches()])
 
 
 def _pieces(rows: Rows, whole_bytes: int, row_bytes: int) -> Iterable[pa.Table | pa.RecordBatch]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,23 @@ TIME = datetime.datetime(2026, 1, 2, 3, 4, 5, 600_000, datetime.UTC)
 ROWS = [{"id": 1, "n": 2, "at": TIME}, {"id": 7, "n": None, "at": None}]
 PARTS = [{"id": 1, "n": 5}, {"id": 8, "n": 6}]
 CHANGES = [{"_op": "u", **ROWS[0], "n": 9}, {"_op": "d", "id": 2}, {"_op": "c", **ROWS[1]}]
+ENVELOPES = [
+    {"op": "c", "before": None, "after": ROWS[1], "ts_ms": 5},
+    {"op": "d", "before": {"id": 2, "n": None, "at": None}, "after": None, "ts_ms": 6},
+    {"op": "u", "before": ROWS[1], "after": {**ROWS[1], "n": 3}, "ts_ms": 7},
+]
+STREAMS: dict[str, list[Any]] = {
+    "envelopes": ENVELOPES,
+    "payloads and tombstones": [part for e in ENVELOPES for part in ({"payload": e}, None)],
+    "deletes first": [*({"_op": "d", "id": n} for n in range(10_001)), CHANGES[0]],
+    "deletes of other columns": [{"_op": "d", "id": 1, "x": "?"}, CHANGES[1], CHANGES[0]],
+    "nothing": [],
+}
 
 
 def as_json(table: Any, file: Path) -> None:
     rows = table if isinstance(table, list) else table.to_pylist()
-    lines = [json.dumps(plain(row)) for row in rows]
+    lines = [json.dumps(row, default=plain) for row in rows]
     file.write_text(f"[{','.join(lines)}]" if file.suffix == ".json" else "\n".join(lines))
 
 
@@ -89,6 +102,72 @@ def test_a_file_is_its_rows(
     assert results[0] == results[1]
 
 
+@each("name", ["x.json", "x.jsonl"])
+@each("stream", STREAMS)
+@each("options", [{}, {"when": "true"}, {"atomic": True}])
+def test_a_file_of_json_is_the_stream_of_changes_that_it_has(
+    tmp_path: Path, name: str, stream: str, options: Any
+) -> None:
+    tmp_path.mkdir(exist_ok=True)
+    as_json(STREAMS[stream], tmp_path / name)
+    results = []
+    for place, source in (("a", STREAMS[stream]), ("b", tmp_path / name)):
+        table = made(tmp_path / place)
+        with table.writer() as writer:
+            if options.get("when") and stream == "deletes of other columns":
+                with pytest.raises(mw.InvalidCallError, match=r"no columns \['x'\]"):
+                    writer.apply(source, **options)
+                continue
+            result = writer.apply(source, **options)
+        results.append((result.rows, contents(table)))
+    assert results[1:] == results[:1]
+
+
+def test_changes_in_a_file_have_the_forms_of_json(tmp_path: Path) -> None:
+    """Of each type that JSON has a form for, in keys and in other columns."""
+    values = {
+        "b": b"\x01\xff",
+        "t": datetime.time(1, 2, 3),
+        "d": datetime.date(2026, 1, 2),
+        "s": {"at": TIME, "l": [b"\x02", None]},
+        "m": Decimal("1.50"),
+        "f": 0.1,
+    }
+    key, rest = [n for n in values if n in "btdm"], [n for n in values if n not in "btdm"]
+    schema = pa.Table.from_pylist([values]).schema
+    file = tmp_path / "x.jsonl"
+    table = mw.create_table(tmp_path / "t", schema, key)
+    with table.writer() as writer:
+        as_json([{"_op": "c", **values}], file)
+        writer.apply(file)
+        assert table.to_arrow().to_pylist() == [values]
+        as_json([{"_op": "d", **{n: values[n] for n in key}, **dict.fromkeys(rest, "?")}], file)
+        writer.apply(file)
+        assert table.count_rows() == 0
+
+
+@each("call", ["upsert", "insert", "delete", "apply"])
+@each("name", ["x.parquet", "x.arrow", "x.csv", "x.json", "x.jsonl"])
+def test_a_file_without_rows_writes_none(tmp_path: Path, call: str, name: str) -> None:
+    tmp_path.mkdir(exist_ok=True)
+    table, fields = made(tmp_path / "t"), [*SCHEMA, pa.field("_op", pa.string())]
+    columns = pa.schema(fields if call == "apply" else SCHEMA)
+    FORMATS[name](columns.empty_table(), tmp_path / name)
+    with table.writer() as writer:
+        assert getattr(writer, call)(tmp_path / name).rows == 0
+
+
+def test_columns_that_come_late_are_named_or_null_before(tmp_path: Path) -> None:
+    table, file = mw.create_table(tmp_path / "t", SCHEMA, "id"), tmp_path / "x.jsonl"
+    early = [{"id": n, "at": None} for n in range(10_000)]
+    as_json([*early, {"id": 10_000, "n": 1, "at": None}], file)
+    with table.writer() as writer:
+        with pytest.raises(mw.InvalidCallError, match=r"10001 has the columns \['n'\].*the same"):
+            writer.upsert(file)
+        writer.upsert(file, missing="null")
+    assert table.to_arrow(filter="n IS NOT NULL OR id < 1").num_rows == 2
+
+
 def test_a_file_is_a_path_as_text_too_and_in_a_transaction(tmp_path: Path) -> None:
     table, file = made(tmp_path / "t"), tmp_path / "x.jsonl"
     as_json(ROWS, file)
@@ -136,13 +215,25 @@ def test_a_file_is_written_piece_by_piece(tmp_path: Path) -> None:
         ("upsert", "x.csv", "id,n,at\nx,1,\n", r"x.csv: .*'x'"),
         ("upsert", "x.csv", "id,n,other\n1,1,1\n", r"no columns \['other'\]"),
         ("upsert", "x.json", '{"id": 1, "other": 3}', r"row 1 has the columns \['other'\]"),
-        ("upsert", "x.json", '{"id": 1, "n": 3}\n{"id": 2}', r"row 2 lacks the columns \['n'\]"),
+        (
+            "upsert",
+            "x.json",
+            '{"id": 1, "n": 3}\n{"id": 2}',
+            r"row 2 lacks .*'n'\] that other rows",
+        ),
+        ("insert", "x.json", '{"id": 7, "n": 3}\n{"id": 8}', r"row 2 lacks .* every column"),
+        ("upsert", "x.csv", "id,n,at\n9,1,\n,1,\n", r"x.csv: .*row 1 has a null"),
+        ("upsert", "x.csv", "id,n\n9,1\n,1\n", r"x.csv: .*null"),
+        ("insert", "x.csv", "id,n,at\n9,1,\n,1,\n", r"x.csv: .*null"),
         ("insert", "x.json", '{"id": 7, "n": 3}', r"the rows lack the columns \['at'\]"),
         ("upsert", "x.json", "{}", r"row 1 lacks the columns \['id', 'n', 'at'\]"),
         ("upsert", "x.json", '{"n": 1}', "primary key column 'id'"),
-        ("apply", "x.json", '{"id": 1, "n": 3}', "op='_op': the rows have no such column"),
+        ("apply", "x.json", '{"id": 1, "n": 3}', r"x.json: op='_op': the rows have no such"),
+        ("apply", "x.json", '{"_op": "c", "id": 9}', r"x.json: the rows lack the columns"),
+        ("apply", "x.json", "3", "x.json: list is not a set of rows"),
+        ("delete", "x.json", "3", "x.json: a row of JSON is an object"),
         ("apply", "x.json", '{"_op": "z", "id": 1}', "'z' in '_op'"),
-        ("delete", "x.json", '{"id": 1}\n{"n": 3}', "null"),
+        ("delete", "x.json", '{"id": 1}\n{"n": 3}', "x.json: .*null"),
         ("delete", "x.txt", "", "is not a file of rows"),
     ],
 )
