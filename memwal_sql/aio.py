@@ -1,4 +1,4 @@
-"""The calls of this package as coroutines, as `mw.aio`: each is made by `asyncio.to_thread`.
+"""Calls of this package as coroutines, as `mw.aio`: each is made in a thread of a pool.
 
 A task that is cancelled ends at once. If its call has begun, that goes on in its thread, and rows
 that it writes may be durable although nobody hears of it.
@@ -6,10 +6,13 @@ that it writes may be durable although nobody hears of it.
 
 from __future__ import annotations
 
-from asyncio import to_thread
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from asyncio import Future, Lock, get_running_loop, shield
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from functools import wraps
+from contextvars import copy_context
+from functools import lru_cache, partial, wraps
+from os import getpid
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 import datafusion
@@ -26,11 +29,26 @@ R = TypeVar("R")
 B = TypeVar("B", bound=AbstractContextManager[Any])
 H = TypeVar("H", bound="_Handle[Any]")
 
+# The most calls at once. The loop's own executor is left to others: it is small, and looks up names
+# of hosts.
+THREADS = 32
+
+
+@lru_cache(maxsize=1)
+def _pool(_pid: int) -> ThreadPoolExecutor:
+    """The threads of a process: a fork takes none along."""
+    return ThreadPoolExecutor(THREADS, "memwal-aio")
+
+
+def _in_thread(call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+    made = partial(copy_context().run, call, *args, **kwargs)
+    return get_running_loop().run_in_executor(_pool(getpid()), made)
+
 
 def _function(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
     @wraps(function)
     async def coroutine(*args: P.args, **kwargs: P.kwargs) -> R:
-        return await to_thread(function, *args, **kwargs)
+        return await _in_thread(function, *args, **kwargs)
 
     return coroutine
 
@@ -40,7 +58,7 @@ def _method(
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
     @wraps(method)
     async def coroutine(self: _Handle[Any], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await to_thread(method, self.blocking, *args, **kwargs)
+        return await _in_thread(method, self.blocking, *args, **kwargs)
 
     return coroutine
 
@@ -56,17 +74,43 @@ def _opening(
 
 
 def _stream(
-    method: Callable[Concatenate[Any, P], Any],
-) -> Callable[Concatenate[Any, P], AsyncGenerator[pa.RecordBatch, None]]:
+    method: Callable[Concatenate[Any, P], Iterator[pa.RecordBatch]],
+) -> Callable[Concatenate[Any, P], AsyncIterator[pa.RecordBatch]]:
     @wraps(method)
-    async def batches(
+    def batches(
         self: _Handle[Any], /, *args: P.args, **kwargs: P.kwargs
-    ) -> AsyncGenerator[pa.RecordBatch, None]:
-        reader = await to_thread(method, self.blocking, *args, **kwargs)
-        while (batch := await to_thread(next, reader, None)) is not None:
-            yield batch
+    ) -> AsyncIterator[pa.RecordBatch]:
+        return _Batches(lambda: method(self.blocking, *args, **kwargs))
 
     return batches
+
+
+class _Batches:
+    """The batches of a reader. One that a cancelled call has waited for is the next call's; an
+    error is raised by each further call, too."""
+
+    def __init__(self, opens: Callable[[], Iterator[pa.RecordBatch]]) -> None:
+        self._opens = opens
+        self._reader: Iterator[pa.RecordBatch] | None = None
+        self._coming: Future[pa.RecordBatch | None] | None = None
+        self._lock = Lock()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> pa.RecordBatch:
+        async with self._lock:
+            self._coming = self._coming or _in_thread(self._read)
+            batch = await shield(self._coming)
+            self._coming = None
+        if batch is None:
+            raise StopAsyncIteration
+        return batch
+
+    def _read(self) -> pa.RecordBatch | None:
+        if self._reader is None:
+            self._reader = self._opens()
+        return next(self._reader, None)
 
 
 class _Handle(Generic[B]):
@@ -83,7 +127,7 @@ class _Handle(Generic[B]):
         return self
 
     async def __aexit__(self, *raised: Any) -> None:
-        await to_thread(self.blocking.__exit__, *raised)
+        await _in_thread(self.blocking.__exit__, *raised)
 
     def __repr__(self) -> str:
         return f"aio.{self.blocking!r}"
@@ -96,7 +140,7 @@ class _Opened(Generic[H]):
         self._opens = opens
 
     def __await__(self) -> Generator[Any, None, H]:
-        return to_thread(self._opens).__await__()
+        return _in_thread(self._opens).__await__()
 
     async def __aenter__(self) -> H:
         self._handle = await self
@@ -205,7 +249,12 @@ open_table = _table(create.open_table)
 create_table = _table(create.create_table)
 enable = _table(create.enable)
 drop_table = _function(drop.drop_table)
-run_all_jobs = _method(loop.run_all_jobs)
+
+
+@wraps(loop.run_all_jobs)
+async def run_all_jobs(table: Table, *args: Any, **kwargs: Any) -> list[loop.JobRun]:
+    """See `memwal_sql.run_all_jobs`."""
+    return await _in_thread(loop.run_all_jobs, table.blocking, *args, **kwargs)
 
 
 async def sql(
@@ -217,6 +266,6 @@ async def sql(
     **parameters: Any,
 ) -> pa.Table:
     """Run a statement and return its rows; see `memwal_sql.sql`."""
-    return await to_thread(
+    return await _in_thread(
         lambda: run.sql(ctx, text, options=options, **parameters).to_arrow_table()
     )

@@ -1,15 +1,17 @@
-"""`mw.aio`: the same calls as coroutines, none of which keeps the event loop waiting."""
+"""`mw.aio`: calls as coroutines, none of which keeps the event loop waiting."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import json
+import re
+import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from queue import SimpleQueue
 from threading import Event
 from types import FrameType
 from typing import Any
@@ -20,6 +22,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql import aio
+from tests.docs.pages import page
 from tests.docs.test_manual import documented
 
 SCHEMA = pa.schema({"id": pa.int64(), "n": pa.int64()})
@@ -28,6 +31,13 @@ OURS = tuple(f"{ROOT / name}/" for name in ("exec_nodes", "planner", "memwal_sql
 REQUESTS = 100
 # Members without a coroutine; `asyncio.to_thread(table.blocking.tags.create, ...)` makes any call.
 LEFT_OUT = {"tags", "to_dataset"}
+
+# Calls that read and write no files.
+WITHOUT_FILES = {
+    *("bucket", "day", "expression", "hour", "identity", "lance_bucket", "manual", "month"),
+    *("multi_bucket", "truncate", "unsharded", "year", "configure", "resident", "deadline"),
+    *("deregister", "memwal_errors", "register_commit_log"),
+}
 
 Message = Mapping[str, Any]
 
@@ -151,6 +161,13 @@ def test_the_calls_of_tables_and_writers_are_coroutines() -> None:
         assert members <= LEFT_OUT, members
 
 
+def test_each_public_call_is_a_coroutine_or_said_to_be_none() -> None:
+    named = {name for name in mw.__all__ if not hasattr(aio, name) and name != "aio"}
+    named = {name for name in named if not isinstance(getattr(mw, name), type)}
+    [sentence] = re.findall(r"- No coroutines are (.*?):", page("docs/api/aio.md"), re.DOTALL)
+    assert named == set(re.findall(r"`mw\.(\w+)`", sentence)) | WITHOUT_FILES
+
+
 def test_handles_open_and_close_and_raise_what_calls_raise(tmp_path: Path) -> None:
     async def main() -> None:
         table = await aio.create_table(tmp_path / "t", SCHEMA, "id")
@@ -181,22 +198,23 @@ def test_handles_open_and_close_and_raise_what_calls_raise(tmp_path: Path) -> No
 
 
 def test_a_cancelled_call_goes_on_if_it_has_begun(tmp_path: Path) -> None:
-    begun, released = Event(), Event()
+    begun, released = list[int](), Event()
 
     def batches() -> Iterator[pa.RecordBatch]:
-        begun.set()
+        begun.append(1)
         released.wait()
         yield pa.RecordBatch.from_pylist([{"id": 1, "n": 1}], SCHEMA)
 
     async def main() -> None:
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
         async with aio.create_table(tmp_path / "t", SCHEMA, "id") as table:
             writer = await table.writer()
-            tasks = [asyncio.ensure_future(writer.upsert(batches()))]
-            while not begun.is_set():
-                await asyncio.sleep(0)
+            tasks = [asyncio.ensure_future(writer.upsert(batches())) for _ in range(aio.THREADS)]
+            while len(begun) < aio.THREADS:
+                await asyncio.sleep(0.001)
             tasks.append(asyncio.ensure_future(writer.upsert({"id": [2], "n": [2]})))
-            await asyncio.sleep(0)
+            await asyncio.get_running_loop().getaddrinfo(
+                "localhost", 80
+            )  # which others' calls need
             for task in tasks:
                 task.cancel()
                 with pytest.raises(asyncio.CancelledError):
@@ -206,3 +224,68 @@ def test_a_cancelled_call_goes_on_if_it_has_begun(tmp_path: Path) -> None:
             assert (await table.to_arrow())["id"].to_pylist() == [1]
 
     run(main())
+
+
+def test_a_scan_loses_no_batch_and_no_error_to_a_cancelled_read(tmp_path: Path) -> None:
+    taken, read = SimpleQueue[None](), list[int]()
+
+    def batches(_: mw.Table) -> Iterator[pa.RecordBatch]:
+        for n in range(3):
+            taken.get()
+            read.append(n)
+            yield pa.record_batch({"n": [n]})
+        raise ZeroDivisionError
+
+    class Table(aio.Table):
+        waits: Any = aio._stream(batches)
+
+    async def main() -> None:
+        scan = Table(mw.create_table(tmp_path / "t", SCHEMA, "id")).waits()
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(scan), 0.001)
+        for _ in range(4):
+            taken.put(None)
+        two = asyncio.gather(anext(scan), anext(scan))
+        numbers = [batch["n"][0].as_py() for batch in (*await two, await anext(scan))]
+        assert numbers == read == [0, 1, 2]
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError):
+                await anext(scan)
+
+    run(main())
+
+
+def test_jobs_run_on_a_table_by_name(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with aio.create_table(tmp_path / "t", SCHEMA, "id") as table:
+            jobs = [job.job for job in await aio.run_all_jobs(table=table)]
+            assert jobs == [job.job for job in mw.run_all_jobs(table.blocking)] and jobs
+
+    run(main())
+
+
+def test_the_end_of_a_process_waits_for_a_call_and_the_end_of_a_loop_does_not(
+    tmp_path: Path,
+) -> None:
+    program = """if True:
+        import asyncio, sys, threading
+        import pyarrow as pa
+        import memwal_sql as mw
+        from memwal_sql import aio
+        begun, released = threading.Event(), threading.Event()
+        def batches():
+            begun.set()
+            released.wait()
+            yield pa.record_batch({"id": [1], "n": [1]})
+        async def main():
+            table = await aio.open_table(sys.argv[1])
+            task = asyncio.ensure_future((await table.writer()).upsert(batches()))
+            while not begun.is_set():
+                await asyncio.sleep(0.001)
+        asyncio.run(main())
+        threading.Timer(0.1, released.set).start()
+    """
+    table = mw.create_table(tmp_path / "t", SCHEMA, "id")
+    subprocess.run([sys.executable, "-c", program, table.uri], check=True, timeout=120)
+    assert table.count_rows() == 1

@@ -22,7 +22,7 @@ from tests.each import each
 
 SCHEMA = pa.schema({"id": pa.int64(), "n": pa.int64(), "at": pa.timestamp("us", "UTC")})
 TIME = datetime.datetime(2026, 1, 2, 3, 4, 5, 600_000, datetime.UTC)
-ROWS = [{"id": 1, "n": 2, "at": TIME}, {"id": 7, "n": None, "at": None}]
+ROWS: list[dict[str, Any]] = [{"id": 1, "n": 2, "at": TIME}, {"id": 7, "n": None, "at": None}]
 PARTS = [{"id": 1, "n": 5}, {"id": 8, "n": 6}]
 CHANGES = [{"_op": "u", **ROWS[0], "n": 9}, {"_op": "d", "id": 2}, {"_op": "c", **ROWS[1]}]
 ENVELOPES = [
