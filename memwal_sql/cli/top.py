@@ -1,4 +1,4 @@
-"""`memwal top`: a live picture of a table, made by looking at it again and again."""
+"""`memwal top`: a live picture of a table, made again and again."""
 
 from __future__ import annotations
 
@@ -21,15 +21,13 @@ from memwal_sql.cli.options import Output, OutputOption, StorageOptions, Uri, op
 from memwal_sql.cli.output import show, show_json, stdout
 from memwal_sql.view.activity import activities
 
-# Lines of the picture that are not regions.
-_OTHER_LINES = 16
 _MOST_REGIONS = 50
 
 
 def top(
     uri: Uri,
-    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 2.0,
-    looks: Annotated[int | None, typer.Option(min=1, help="End after so many looks.")] = None,
+    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two pictures.")] = 2.0,
+    count: Annotated[int | None, typer.Option(min=1, help="End after so many pictures.")] = None,
     options: StorageOptions = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -39,17 +37,18 @@ def top(
     is_live = console.is_terminal and output is not Output.JSON
     with _keys() if is_live else nullcontext(_sleep) as ended:
         rounds = itertools.count(1)
-        seen = activities(table.overview, lambda: next(rounds) == looks or ended(interval))
+        seen = activities(table.overview, lambda: next(rounds) == count or ended(interval))
         if not is_live:
             for activity in seen:
                 if output is Output.JSON:
-                    show_json(asdict(activity))
+                    show_json(asdict(activity) | {"rate": activity.rate})
                 else:
                     show(activity.picture(_MOST_REGIONS))
             return
         with Live(console=console, screen=True, auto_refresh=False) as live:
             for activity in seen:
-                most_regions = max(1, console.size.height - _OTHER_LINES)
+                other_lines = len(console.render_lines(activity.picture(0)))
+                most_regions = max(1, console.size.height - other_lines)
                 live.update(activity.picture(most_regions), refresh=True)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from memwal_sql.errors import RetryError
 from memwal_sql.view.overview import Overview, RegionView, base_text, front_text, index_text
 from memwal_sql.view.texts import count_text, visible
 
@@ -31,16 +32,20 @@ class Activity:
     """A table at one look, and what has happened since the look before.
 
     Attributes:
-        rate: WAL entries a second; None at the first look.
-        rates: the same by region id.
+        rates: WAL entries a second by region id; None at the first look, and where the table could
+            not be read.
         steps: the newest changes, oldest first.
     """
 
     time: datetime
     table: Overview
-    rate: float | None = None
     rates: Mapping[str, float] | None = None
     steps: tuple[Step, ...] = ()
+
+    @property
+    def rate(self) -> float | None:
+        """WAL entries a second of all regions."""
+        return None if self.rates is None else sum(self.rates.values())
 
     def picture(self, most_regions: int) -> Group:
         """All of it, with so many of the regions: those that are written most."""
@@ -83,19 +88,27 @@ def activities(
     pause: Callable[[], bool],
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Activity]:
-    """A record of each look, until `pause`, which is called between two looks, says to end."""
+    """A record of each look, until `pause`, which is called between two looks, says to end. After
+    the first, a look that fails with a `RetryError` is a step."""
     before, looked = overview(), clock()
     activity = Activity(datetime.now(UTC), before)
     yield activity
     while not pause():
-        after, now = overview(), clock()
+        try:
+            after, now = overview(), clock()
+        except RetryError as error:
+            step = Step(datetime.now(UTC), f"not read: {visible(str(error))}")
+            steps = *activity.steps, step
+            activity = replace(activity, time=step.time, rates=None, steps=steps[-_MOST_STEPS:])
+            yield activity
+            continue
         moment = datetime.now(UTC)
         rates = {
             region_id: entries / (now - looked)
             for region_id, entries in _new_entries(before, after).items()
         }
         steps = *activity.steps, *(Step(moment, what) for what in _steps(before, after))
-        activity = Activity(moment, after, sum(rates.values()), rates, steps[-_MOST_STEPS:])
+        activity = Activity(moment, after, rates, steps[-_MOST_STEPS:])
         yield activity
         before, looked = after, now
 

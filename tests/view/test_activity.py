@@ -78,20 +78,43 @@ def test_a_picture_names_the_busiest_regions() -> None:
     assert text.index("r2\\x1b") < text.index("r3\\x1b")
 
 
+def test_a_failed_look_is_a_step_and_the_next_one_goes_on() -> None:
+    """The rate is that since the last look that did not fail."""
+
+    def view(entries: int) -> Overview:
+        region = RegionView("0", "r", "active", 1, 0, 1, 0, entries, ())
+        return Overview("t", 1, ("id",), (), (), 0, 0, 0, (region,), ())
+
+    answers = iter([view(1), mw.StoreUnavailableError("503\x1b"), view(9)])
+
+    def overview() -> Overview:
+        answer = next(answers)
+        if isinstance(answer, mw.StoreUnavailableError):
+            raise answer
+        return answer
+
+    pause, clock = iter([False, False, True]).__next__, count(step=4)
+    pictures = list(activities(overview, pause, lambda: float(next(clock))))
+    assert [activity.rate for activity in pictures] == [None, None, 2.0]
+    assert [step.what for step in pictures[1].steps] == ["not read: 503\\x1b"]
+    assert pictures[1].table == pictures[0].table and pictures[2].steps == pictures[1].steps
+
+
 def test_it_prints_where_nobody_watches_and_ends_at_a_key(tmp_path: Path) -> None:
-    table = mw.create_table(tmp_path / "t", SCHEMA, "id")
+    table = mw.create_table(tmp_path / "t", SCHEMA, "id", "bucket(id, 20)")
     with table.writer() as writer:
-        writer.upsert(make_rows(1, 2))
-    arguments = ("top", table.uri, "--looks", "2", "--interval", "0.1")
-    assert call(*arguments).count("1 region, 2 rows not flushed") == 2
+        writer.upsert(make_rows(*range(200)))
+    arguments = ("top", table.uri, "--count", "2", "--interval", "0.1")
+    assert call(*arguments).count("20 regions, 200 rows not flushed") == 2
     lines = call(*arguments, "--output", "json").splitlines()
     assert [json.loads(line)["rate"] for line in lines] == [None, 0.0]
     command = [sys.executable, "-m", "memwal_sql", "top", table.uri, "--interval", "100"]
     ours, theirs = pty.openpty()
-    with subprocess.Popen(command, cwd=ROOT, stdin=theirs, stdout=theirs) as process:
+    env = os.environ | {"COLUMNS": "300", "LINES": "15"}  # six lines are no regions
+    with subprocess.Popen(command, cwd=ROOT, env=env, stdin=theirs, stdout=theirs) as process:
         os.close(theirs)
         screen = b""
-        while b"not flushed" not in screen:
+        while b"and 11 more regions" not in screen:
             screen += os.read(ours, 1 << 16)
         os.write(ours, b"xq")
         assert process.wait() == 0
