@@ -49,6 +49,8 @@ def info(
     price_list = None if prices is None else read_prices(prices)
     older = older_mem_wals(uri, storage_options(options))
     if older is not None:
+        if prices is not None:
+            raise InvalidCallError("--prices needs a table of today's format: `memwal upgrade`")
         _show_older(older, output)
         return
     table = opened(uri, options, version=version, timestamp=timestamp, checkpoint=checkpoint)

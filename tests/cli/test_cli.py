@@ -301,6 +301,9 @@ def read_wal(one: OlderMemWal) -> list[pa.Table]:
     return [rows((one.generation, 50))]
 
 
+PRICES = Path(__file__).parent.parent.parent / "docs/assets/prices.toml"
+
+
 def test_the_older_format_is_shown_and_upgraded(tmp_path: Path) -> None:
     uri = str(tmp_path / "older")
     make_older(uri, rows((1, 1)), MEM_WALS)
@@ -310,6 +313,8 @@ def test_the_older_format_is_shown_and_upgraded(tmp_path: Path) -> None:
         ("merged", [[0, 4]]),
         ("open", [[5, 5]]),
     ]
+    prices = failing("info", uri, "--prices", PRICES, code=ExitCode.CALL)
+    assert "--prices needs a table of today's format" in prices
     assert "owner-of-r" in call("info", uri) and "0-4" in call("info", uri)
     assert "memwal upgrade" in failing("regions", uri, code=ExitCode.CALL)
     keys = ("--primary-key", "id")
