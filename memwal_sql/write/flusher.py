@@ -154,7 +154,7 @@ class RegionFlusher:
                 return
             flush.begun = True
         try:
-            with timed(FLUSH_SECONDS, self._manifests.attributes):
+            with timed(FLUSH_SECONDS, {"table": self._manifests.uri}):
                 flush.written = self._write_and_check(flush.memtable)
             with self._commit_lock:
                 while (ready := self._next_written()) is not None:
@@ -323,7 +323,7 @@ def commit_flush(
             "its folder from a copy, or write to the new table with a new writer"
         ) from error
     for generation in flushed:
-        FLUSHED_ROWS(generation.rows or 0, manifests.attributes)
+        FLUSHED_ROWS(generation.rows or 0, {"table": manifests.uri})
         _log.info(
             "flushed generation %d of region %s: %s rows",
             generation.generation,

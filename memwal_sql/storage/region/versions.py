@@ -40,7 +40,6 @@ from memwal_sql.storage.region.manifest import (
 )
 from memwal_sql.storage.region.values import Types
 from memwal_sql.storage.retries import over_conflicts
-from memwal_sql.telemetry import Attributes
 from planner.regions.values import RegionValue
 
 _MOST_HINT_BYTES = 256
@@ -92,9 +91,9 @@ class RegionManifests:
         return self._store.remote
 
     @property
-    def attributes(self) -> Attributes:
-        """Those of its metrics."""
-        return {"table": self._store.uri}
+    def uri(self) -> str:
+        """The table's."""
+        return self._store.uri
 
     def with_types(self, manifest: RegionManifest) -> RegionManifest:
         """A manifest that was read without the types of values. Raises CorruptFileError."""
