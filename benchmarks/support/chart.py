@@ -53,9 +53,9 @@ def chart(
 
 
 def bars(title: str, unit: str, groups: Mapping[str, Mapping[str, float]]) -> str:
-    """The text of an SVG file with a bar for each value above zero, below the name of its group;
-    bars of one name have one colour."""
-    values = [value for group in groups.values() for value in group.values()]
+    """The text of an SVG file with a bar for each value, below the name of its group; bars of one
+    name have one colour, and that of zero has no length."""
+    values = [value for group in groups.values() for value in group.values() if value] or [1.0]
     low, high = 10.0 ** floor(log10(min(values))), 10.0 ** ceil(log10(max(values)))
     axis = _Axis(low / 2, high, _BAR_LEFT, _WIDTH - _BAR_RIGHT)
     colours = dict(zip(dict.fromkeys(name for g in groups.values() for name in g), cycle(_COLOURS)))
@@ -70,7 +70,7 @@ def bars(title: str, unit: str, groups: Mapping[str, Mapping[str, float]]) -> st
         parts.append(_text(4, at, group_name, "start"))
         for name, value in group.items():
             at += _BAR
-            width = axis.place(value) - _BAR_LEFT
+            width = axis.place(value) - _BAR_LEFT if value else 0.0
             parts.append(_text(_BAR_LEFT - 6, at, name, "end"))
             parts.append(
                 f'<rect x="{_BAR_LEFT}" y="{at - 10}" width="{width:.1f}" height="{_BAR - 5}" '
