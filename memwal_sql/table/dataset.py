@@ -9,8 +9,15 @@ from typing import Any, NoReturn, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow.dataset import FileSystemDataset, IpcFileFormat, Scanner
+from pyarrow.fs import LocalFileSystem
 
 from memwal_sql.errors import UnsupportedError
+
+# The name of a file that is not there: Arrow's error says it.
+_NO_FILE = (
+    "this dataset is read by its scanner(columns=, filter=), and by what calls that, such as "
+    "to_table() and DuckDB; table.to_arrow() gives the rows for anything else"
+)
 
 Columns: TypeAlias = Sequence[str] | Mapping[str, pc.Expression] | None
 
@@ -18,8 +25,11 @@ Columns: TypeAlias = Sequence[str] | Mapping[str, pc.Expression] | None
 class TableDataset(FileSystemDataset):  # type: ignore[misc]  # pyarrow has no types
     """Reads the current rows each time that it is scanned.
 
-    All readers of datasets scan them by `scanner`. What goes past it to Arrow's own code would read
-    the only file, which is none, and raises UnsupportedError.
+    DuckDB, polars' `scan_pyarrow_dataset`, pyarrow's `write_dataset` and `upsert` read it by
+    `scanner`. What goes past that to Arrow's own code, as `lance.write_dataset`, DataFusion's
+    `register_dataset` and a union of datasets do, is to read a file that does not exist, and raises
+    an error that says so. A file in Python would hold up Lance, which keeps the interpreter's lock
+    meanwhile.
     """
 
     def __init__(
@@ -27,7 +37,7 @@ class TableDataset(FileSystemDataset):  # type: ignore[misc]  # pyarrow has no t
     ) -> None:
         """`scan` gives the rows with some columns."""
         form = IpcFileFormat()
-        super().__init__([form.make_fragment(pa.PythonFile(_NoFile(), "r"))], schema, form)
+        super().__init__([form.make_fragment(_NO_FILE, LocalFileSystem())], schema, form)
         self._scan = scan
 
     def scanner(
@@ -36,7 +46,7 @@ class TableDataset(FileSystemDataset):  # type: ignore[misc]  # pyarrow has no t
         filter: pc.Expression | None = None,  # noqa: A002
         **options: Any,
     ) -> Scanner:
-        """See `pyarrow.dataset.Dataset.scanner`."""
+        """See `pyarrow.dataset.Dataset.scanner`. It can be read once."""
         names = self.schema.names
         if columns is not None:
             names = _needed(names, self.schema, columns, filter)
@@ -44,7 +54,7 @@ class TableDataset(FileSystemDataset):  # type: ignore[misc]  # pyarrow has no t
 
     def filter(self, _: pc.Expression) -> NoReturn:
         """Raise UnsupportedError."""
-        _refuse()
+        raise UnsupportedError(_NO_FILE)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return TableDataset, (self.schema, self._scan)
@@ -53,8 +63,8 @@ class TableDataset(FileSystemDataset):  # type: ignore[misc]  # pyarrow has no t
 def _needed(
     names: list[str], schema: pa.Schema, columns: Columns, condition: pc.Expression | None
 ) -> list[str]:
-    """Those of some columns without which a scan can't be. Expressions do not tell what they
-    name."""
+    """The columns among `names` that a scan needs. An expression does not say which columns it
+    names, so the scan is tried without them."""
     others = pa.schema([field for field in schema if field.name not in names])
     try:
         Scanner.from_batches(iter(()), schema=others, columns=columns, filter=condition)
@@ -65,18 +75,3 @@ def _needed(
             return names
         parts = names[:half], names[half:]
         return [name for part in parts for name in _needed(part, schema, columns, condition)]
-
-
-def _refuse(*_: Any) -> NoReturn:
-    raise UnsupportedError(
-        "this dataset is read by its scanner(columns=, filter=), and by what calls that, such as "
-        "to_table() and DuckDB; table.to_arrow() gives the rows for anything else"
-    )
-
-
-class _NoFile:
-    closed = False
-    read = seek = tell = size = staticmethod(_refuse)
-
-    def readable(self) -> bool:
-        return True
