@@ -75,8 +75,7 @@ def tag(
         table.tags.delete(name)
         show_result({"deleted": name}, f"{name} is no tag any more", output)
         return
-    named = table.snapshot_regions() if version is None else version
-    table.tags.create(name, named)
+    named = table.tags.create(name, version)
     show_result({"name": name, "version": named}, f"{name} is version {named}", output)
 
 

@@ -6,8 +6,9 @@ CALL memwal.collect_garbage('events', older_than => INTERVAL '2 hours', dry_run 
 
 import inspect
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import datafusion
@@ -19,28 +20,9 @@ from memwal_sql.maintain.loop import run_all_jobs
 from memwal_sql.session.table_functions import search_functions, table_name
 from memwal_sql.statements.queries.parsed import Statement
 from memwal_sql.statements.queries.planning import answer, time_of, values
+from memwal_sql.write.result import WriteResult
 
 _SCHEMA = "memwal"
-
-
-def _create_tag(table: Any, name: str, version: int | None = None) -> int:
-    named: int = table.snapshot_regions() if version is None else version
-    table.tags.create(name, named)
-    return named
-
-
-def _drop_tag(table: Any, name: str) -> None:
-    table.tags.delete(name)
-
-
-def _restore(
-    table: Any,
-    version: int | str | None = None,
-    timestamp: datetime | None = None,
-    checkpoint: str | None = None,
-) -> int:
-    rows: int = table.restore(version, timestamp=timestamp, checkpoint=checkpoint).rows
-    return rows
 
 
 def _run_all_jobs(table: Any) -> pa.Table:
@@ -49,12 +31,11 @@ def _run_all_jobs(table: Any) -> pa.Table:
     return pa.table({name: [getattr(run, name) for run in runs] for name in names})
 
 
-# Procedures that are not methods of a table.
-_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "create_tag": _create_tag,
-    "drop_tag": _drop_tag,
-    "restore": _restore,
-    "run_all_jobs": _run_all_jobs,
+# Procedures that are not methods of a table of the same name.
+_CALLS: Mapping[str, Callable[[Any], Callable[..., Any]]] = {
+    "create_tag": attrgetter("tags.create"),
+    "drop_tag": attrgetter("tags.delete"),
+    "run_all_jobs": lambda table: partial(_run_all_jobs, table),
 }
 # Procedures, methods of a table and these -> the column of their result, None for a table.
 _PROCEDURES: Mapping[str, pa.Field | None] = {
@@ -102,8 +83,7 @@ def run_call(
     if registered is None:
         message = "the session has no MemWAL table of this name"
         raise statement.error(message, call.arguments[0][1].start)
-    table, function = registered[0], _FUNCTIONS.get(name)
-    method = getattr(table, name) if function is None else partial(function, table)
+    method = _CALLS.get(name, attrgetter(name))(registered[0])
     taken = [p for p in inspect.signature(method).parameters.values() if p.name not in _LEFT_OUT]
     try:
         bound = inspect.Signature(taken).bind(*positional[1:], **named)
@@ -148,6 +128,7 @@ def _python(value: Any) -> Any:
 def _table(result: Any, column: pa.Field | None) -> pa.Table:
     """A method's result as rows; no rows for None."""
     if column is not None:
+        result = result.rows if isinstance(result, WriteResult) else result
         rows = result if isinstance(result, list) else [result]
         return pa.table([pa.array(rows, column.type)], pa.schema([column]))
     if result is None:

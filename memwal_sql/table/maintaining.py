@@ -11,6 +11,7 @@ import pyarrow as pa
 from exec_nodes.base.tasks import map_concurrently
 from memwal_sql.arguments import is_number, is_whole, name_list
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.history.tags import Tags
 from memwal_sql.index.create import IndexKind, IndexParameters, create_index, drop_index
 from memwal_sql.maintain.checkpoint.checkpoints import (
     Expires,
@@ -202,6 +203,11 @@ class MaintainedTable(TableHandle):
         self._check_writable("write")
         base = self._tracker.latest()
         return record_regions(self._context, base, self._regions_now(base))
+
+    @property
+    def tags(self) -> Tags:
+        """The names of base versions."""
+        return Tags(self._context, self.snapshot_regions)
 
     def _regions_now(self, base: BaseTable) -> list[RegionManifest]:
         """The recorded states of all regions."""

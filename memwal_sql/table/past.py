@@ -13,7 +13,7 @@ from memwal_sql.errors import (
     UnrecordedVersionWarning,
 )
 from memwal_sql.history.moment import moment_of, state_at
-from memwal_sql.history.tags import Tags
+from memwal_sql.history.tags import tagged_version
 from memwal_sql.maintain.checkpoint.checkpoints import live_checkpoint
 from memwal_sql.maintain.checkpoint.records import Checkpoint
 from memwal_sql.read.pinned import PinnedSnapshot
@@ -113,7 +113,7 @@ def _named(context: TableContext, name: str) -> tuple[int, Checkpoint | None]:
     """The version of a tag; or of a checkpoint, with the checkpoint. Raises InvalidCallError that
     lists the existing names."""
     try:
-        return Tags(context).version(name), None
+        return tagged_version(context, name), None
     except InvalidCallError as no_tag:
         try:
             live = live_checkpoint(context, name)

@@ -13,7 +13,6 @@ from exec_nodes.evolution.project import ByFieldId
 from exec_nodes.keys.keys import KeyBatch
 from memwal_native import MountedTable
 from memwal_sql.errors import InvalidCallError, UnsupportedError
-from memwal_sql.history.tags import Tags
 from memwal_sql.session.errors import memwal_errors
 from memwal_sql.session.provider import TableProvider
 from memwal_sql.table.past import PastTable
@@ -23,12 +22,7 @@ from memwal_sql.write.result import WriteResult
 
 
 class RestoredTable(PastTable, WrittenTable):
-    """Tags, and restores of past states."""
-
-    @property
-    def tags(self) -> Tags:
-        """The names of base versions."""
-        return Tags(self._context)
+    """Restores of past states."""
 
     def restore(
         self,

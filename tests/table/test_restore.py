@@ -165,7 +165,7 @@ def test_a_version_without_a_record_is_refused(table: mw.Table) -> None:
 
 def test_tags_are_lance_s_and_name_states(table: mw.Table) -> None:
     version = table.snapshot_regions()
-    table.tags.create("v1", version)
+    assert table.tags.create("v1") == version
     with table.writer() as writer:
         writer.upsert(pa.table({"id": [9]}))
     assert table.tags.list() == {"v1": version} and list(table.tags) == ["v1"]
