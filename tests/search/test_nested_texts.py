@@ -182,3 +182,30 @@ def test_a_path_without_texts_is_refused(tmp_path: Path, column: str, message: s
         writer.upsert([{"id": 1, "items": [{"t": "log"}]}], missing="null")
         writer.flush()
         assert table.full_text_search("doc.title", "log").num_rows == 0
+
+
+def test_every_search_takes_conditions_on_fields(tmp_path: Path) -> None:
+    """Over the base table, a generation and a MemTable."""
+    kind = pa.struct({"t": pa.string(), "deep": pa.struct({"n": pa.int64()})})
+    vector = pa.list_(pa.float32(), 2)
+    schema = pa.schema({"id": pa.int64(), "a": kind, "b": pa.string(), "v": vector})
+    table = mw.create_table(tmp_path / "t", schema, primary_key="id")
+    with table.writer() as writer:
+        for step in range(3):
+            ids = range(step * 10, step * 10 + 10)
+            structs = [{"t": "xy"[n % 2], "deep": {"n": n}} if n % 5 else None for n in ids]
+            vectors = [[float(n), 0.0] for n in ids]
+            writer.upsert({"id": [*ids], "a": structs, "b": ["word"] * 10, "v": vectors})
+            if step < 2:
+                writer.flush()
+            if not step:
+                table.merge()
+        for condition in ("a.t = 'x'", "a['deep']['n'] > 12 AND a.t IN ('y')", "a.t IS NULL"):
+            matching = sorted(table.to_arrow(["id"], filter=condition)["id"].to_pylist())
+            options: dict[str, Any] = {"columns": ["id"], "filter": condition}
+            for nearest in (
+                table.vector_search("v", [0.0, 0.0], 30, **options),
+                table.full_text_search("b", "word", 30, **options),
+                table.hybrid_search("v", [0.0, 0.0], "b", "word", 30, **options),
+            ):
+                assert sorted(nearest["id"].to_pylist()) == matching != []

@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use arrow::array::{Array, AsArray, BooleanArray, RecordBatch};
 use arrow::datatypes::{DataType, Field, SchemaRef};
-use datafusion_common::tree_node::TreeNode;
+use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{DFSchema, DataFusionError, Result};
 use datafusion_expr::execution_props::ExecutionProps;
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion_expr::{Expr, ReturnFieldArgs};
+use datafusion_functions::core::get_field;
 use datafusion_physical_expr::{PhysicalExpr, create_physical_expr};
 use pyo3::prelude::*;
 
@@ -55,11 +56,24 @@ impl Predicate {
         };
         let names = DFSchema::try_from(Arc::clone(schema))?;
         let (props, context) = (ExecutionProps::new(), PhysicalPlanningContext::default());
-        let expr = create_physical_expr(filter, &names, &props, &context)?;
+        let filter = filter.clone().transform(with_own_fields)?.data;
+        let expr = create_physical_expr(&filter, &names, &props, &context)?;
         if let Ok(mut compiled) = self.compiled.lock() {
             *compiled = Some((Arc::clone(schema), Arc::clone(&expr)));
         }
         Ok(expr)
+    }
+}
+
+/// A field of a struct by DataFusion's function here in place of the host's: what is called over the
+/// FFI gets arrays for literals, and the name of a field must be a literal.
+fn with_own_fields(expr: Expr) -> Result<Transformed<Expr>> {
+    match expr {
+        Expr::ScalarFunction(call) if call.name() == "get_field" => {
+            let own = ScalarFunction::new_udf(get_field(), call.args);
+            Ok(Transformed::yes(Expr::ScalarFunction(own)))
+        }
+        other => Ok(Transformed::no(other)),
     }
 }
 

@@ -532,7 +532,8 @@ impl Reader {
                 return Ok(change);
             }
             let start = self.start();
-            if self.takes(&[Keyword::TYPE]) || self.takes(&[Keyword::SET, Keyword::DATA, Keyword::TYPE])
+            if self.takes(&[Keyword::TYPE])
+                || self.takes(&[Keyword::SET, Keyword::DATA, Keyword::TYPE])
             {
                 change.action = "SET TYPE";
                 let name = change.column.as_ref().and_then(|column| column.parts.last().cloned());
