@@ -53,8 +53,9 @@ class Maintained(Protocol):
     def snapshot(self, consistency: str) -> Snapshot:
         """One state of the table."""
 
-    def unflushed_logs(self, *, with_ages: bool) -> Sequence[UnflushedLog]:
-        """The logs with rows that a writer was to flush; their ages only if asked for."""
+    def unflushed_logs(self, *, with_ages: bool, refresh: bool) -> Sequence[UnflushedLog]:
+        """The logs with rows that a writer was to flush; their ages only if asked for. Without
+        `refresh` the regions are those of the last snapshot."""
 
     def flush_regions(self, regions: Collection[UUID]) -> int:
         """Claim regions and flush their logs; how many."""
@@ -296,9 +297,9 @@ class _Loop:
     def round(self, stop: Event) -> Iterator[JobRun]:
         """Every job that is due, in order, until `stop` is set."""
         try:
+            flushed = self._survey()
             if self._is_overdue(FLUSH, self._triggers.flush_seconds / _FLUSH_CHECKS):
                 self._find_silent()
-            flushed = self._survey()
         except RetryError as error:
             yield self._failed(MERGE, error, self._clock())
             return
@@ -336,7 +337,8 @@ class _Loop:
         self._last[FLUSH] = now = self._clock()
         if math.isinf(self._triggers.flush_seconds):
             return
-        logs = self._table.unflushed_logs(with_ages=self._single_pass)
+        # A round has taken a snapshot just now.
+        logs = self._table.unflushed_logs(with_ages=self._single_pass, refresh=self._single_pass)
         since = self._unflushed_since
         self._unflushed_since = {log.state: since.get(log.state, now) for log in logs}
         self.is_idle &= not logs

@@ -51,33 +51,50 @@ class UnflushedLog:
         return self.region_id, self.epoch, self.replay_after
 
 
-def newest_rows(context: TableContext, manifest: RegionManifest) -> WalEntry | None:
+Fences = dict[UUID, tuple[int, float]]
+"""By region the position of a fence that was read, and when it was written: no object that has both
+is another entry."""
+
+
+def newest_rows(context: TableContext, manifest: RegionManifest, fences: Fences) -> WalEntry | None:
     """The newest entry with rows that are not flushed; None where there is none. Rows of a
-    transaction that is undecided count: who claims the region decides.
+    transaction that is undecided count: who claims the region decides. `fences` are not read again;
+    one that is read is added.
 
     Raises CorruptFileError for one that is damaged, or the record of its transaction.
     """
     wal = context.wal(manifest.region_id)
-    flushed = manifest.replay_after_wal_entry_position
-    for position in reversed([position for position in wal.positions() if position > flushed]):
+    flushed, written = manifest.replay_after_wal_entry_position, wal.modified()
+    for position in sorted((position for position in written if position > flushed), reverse=True):
+        modified = written[position]
+        if fences.get(manifest.region_id) == (position, modified):
+            continue
         try:
             entry = wal.read(position)
         except TornEntryError:  # it may be under way
             continue
-        if entry is not None and not entry.is_fence and wal.verdict(entry) is not False:
+        if entry is None:
+            continue
+        if entry.is_fence and modified is not None:
+            fences[manifest.region_id] = position, modified
+        if not entry.is_fence and wal.verdict(entry) is not False:
             return entry
     return None
 
 
 def unflushed_logs(
-    context: TableContext, manifests: Sequence[RegionManifest], *, with_ages: bool
+    context: TableContext,
+    manifests: Sequence[RegionManifest],
+    fences: Fences,
+    *,
+    with_ages: bool,
 ) -> list[UnflushedLog]:
     """The logs of the regions of these manifests that a writer was to flush. Ages take an object
     that is put, and two listings a region."""
     store = context.store
     open_ones = [manifest for manifest in manifests if manifest.status is not RegionStatus.SEALED]
     promised = map_remote(
-        store.remote, lambda manifest: _flushed_within(context, manifest), open_ones
+        store.remote, lambda manifest: _flushed_within(context, manifest, fences), open_ones
     )
     logs = [
         (manifest, within)
@@ -99,9 +116,9 @@ def unflushed_logs(
     ]
 
 
-def _flushed_within(context: TableContext, manifest: RegionManifest) -> int | None:
+def _flushed_within(context: TableContext, manifest: RegionManifest, fences: Fences) -> int | None:
     try:
-        entry = newest_rows(context, manifest)
+        entry = newest_rows(context, manifest, fences)
     except MemWalError as error:  # other regions are flushed all the same
         region, kind = manifest.region_id, type(error).__name__
         _log.warning("%s: the log of region %s is not flushed: %s", context.uri, region, kind)

@@ -33,9 +33,11 @@ class FlushedTable(SharedTable):
         def flush() -> int:
             self._flush_open_writers()
             others = [manifest for manifest in self._manifests() if not self._is_own(manifest)]
-            context = self._context
+            context, fences = self._context, self._fences
             rows = map_remote(
-                context.store.remote, lambda manifest: newest_rows(context, manifest), others
+                context.store.remote,
+                lambda manifest: newest_rows(context, manifest, fences),
+                others,
             )
             unflushed = [
                 manifest for manifest, entry in zip(others, rows, strict=True) if entry is not None
@@ -44,10 +46,15 @@ class FlushedTable(SharedTable):
 
         return over_conflicts(flush, self.uri, on=(FencedError, ConflictError))
 
-    def unflushed_logs(self, *, with_ages: bool = False) -> list[UnflushedLog]:
-        """The logs with unflushed rows, except those of this process's writers; for `run_jobs`."""
-        others = [manifest for manifest in self._manifests() if not self._is_own(manifest)]
-        return unflushed_logs(self._context, others, with_ages=with_ages)
+    def unflushed_logs(
+        self, *, with_ages: bool = False, refresh: bool = True
+    ) -> list[UnflushedLog]:
+        """The logs with unflushed rows, except those of this process's writers; for `run_jobs`.
+        Without `refresh` the regions are those of the last snapshot, as it has found them."""
+        regions = [region.manifest for region in self._collector.registry.loaded()]
+        manifests = self._manifests() if refresh else regions
+        others = [manifest for manifest in manifests if not self._is_own(manifest)]
+        return unflushed_logs(self._context, others, self._fences, with_ages=with_ages)
 
     def flush_regions(self, regions: Collection[UUID]) -> int:
         """Claim these regions, flush their logs and return their number. Raises ConflictError when

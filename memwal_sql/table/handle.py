@@ -11,6 +11,7 @@ import pyarrow as pa
 from exec_nodes.node import Node
 from memwal_sql.errors import InvalidCallError, MemWalError
 from memwal_sql.life_log import life_log
+from memwal_sql.maintain.unflushed import Fences
 from memwal_sql.read.pinned import PinnedSnapshot
 from memwal_sql.read.planning import Planner, opened
 from memwal_sql.read.recorded import check_whole
@@ -50,6 +51,7 @@ class TableHandle:
         )
         self._insert_writer: OpenTable | None = None
         self._insert_lock = Lock()
+        self._fences: Fences = {}
 
     @property
     def uri(self) -> str:

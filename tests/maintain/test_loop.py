@@ -58,7 +58,7 @@ class FakeTable:
         ]
         return SimpleNamespace(regions=regions)
 
-    def unflushed_logs(self, *, with_ages: bool) -> list[UnflushedLog]:
+    def unflushed_logs(self, *, with_ages: bool, refresh: bool) -> list[UnflushedLog]:
         """By region number, its epoch, `flushed_within`, and age by the store's clock."""
         self._call("logs")
         return [

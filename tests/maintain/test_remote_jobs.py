@@ -134,9 +134,7 @@ def test_a_collection_lists_side_by_side(tmp_path: Path) -> None:
     assert sorted(asked) == sorted(folders + records)
 
 
-def test_an_idle_table_takes_three_requests_a_minute_at_most(
-    table: mw.Table, seen: Requests
-) -> None:
+def test_an_idle_table_takes_two_requests_a_minute_at_most(table: mw.Table, seen: Requests) -> None:
     """In the second hour, by a clock that goes on with each pause: in the first the pauses grow."""
     write_generations(table, GENERATIONS)
     moment, hours = 0.0, list[list[str]]()
@@ -151,7 +149,7 @@ def test_an_idle_table_takes_three_requests_a_minute_at_most(
 
     with pytest.raises(TimeoutError):
         mw.run_jobs(table, clock=lambda: moment, sleep=sleep)
-    assert len(hours[1]) <= 180 and writes(hours[1]) == [], hours[1]
+    assert len(hours[1]) <= 120 and writes(hours[1]) == [], hours[1]
 
 
 def test_requests_of_the_lease(seen: Requests, options: dict[str, str]) -> None:

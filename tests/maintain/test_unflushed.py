@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,8 @@ from memwal_sql.maintain import unflushed
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.wal.log import Wal
 from tests.cli.calls import as_json, call
+from tests.model.faults import FaultyStore
+from tests.model.opened import opened_over
 from tests.model.process import forks
 from tests.model.writing import session_of
 
@@ -211,6 +214,36 @@ def test_a_new_claim_counts_from_the_claim(tmp_path: Path) -> None:
         writer.upsert(rows(2))
     (log,) = table.unflushed_logs(with_ages=True)
     assert log.age < 100.0 and log.epoch == 2
+
+
+class _Asked(FaultyStore):
+    """Notes the WAL entries that are read."""
+
+    asked: list[str]
+
+    def get(self, path: str) -> bytes:
+        self.asked += [path] if "/wal/" in path else []
+        return bytes(self.__getattr__("get")(path))
+
+
+def test_a_fence_is_read_once_unless_another_entry_takes_its_place(tmp_path: Path) -> None:
+    table, copy = table_of(tmp_path), tmp_path / "copy"
+    with writer_of(table) as writer:
+        writer.upsert(rows(1))
+        shutil.copytree(table.uri, copy)
+        writer.upsert(rows(2))
+    mw.open_table(copy).flush()  # a claim's fence, where the table has the second row
+    asked = _Asked.asked = []
+    idle = opened_over(str(copy), _Asked)
+    assert idle.unflushed_logs() == []
+    (fence,) = asked
+    assert idle.unflushed_logs() == [] == idle.unflushed_logs(refresh=False)
+    assert asked == [fence]
+    (copy / fence).write_bytes((Path(table.uri) / fence).read_bytes())  # restored by hand
+    assert len(idle.unflushed_logs(refresh=False)) == 1 and asked == [fence, fence]
+    left_by_a_dead_one(mw.open_table(copy), 3)
+    assert len(idle.unflushed_logs()) == 1
+    assert (idle.flush(), idle.unflushed_logs(), idle.count_rows()) == (1, [], 3)
 
 
 def test_the_command_flushes(tmp_path: Path) -> None:
