@@ -62,6 +62,9 @@ def register(
             f"{sorted(opening)} say how to open a table, and this one is open: give its URI"
         )
     elif not isinstance(table, Table):
-        raise InvalidCallError(f"{table!r} is not a table of memwal_sql, nor the place of one")
+        raise InvalidCallError(
+            f"{table!r} is not a table of memwal_sql, nor the place of one; of a table of mw.aio, "
+            "give its blocking"
+        )
     sql.register(ctx, name, table, consistency, missing=missing, approximate=approximate)
     return table

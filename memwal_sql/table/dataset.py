@@ -1,5 +1,5 @@
-"""A table as a dataset of pyarrow, for DuckDB and others that read datasets: only the columns that
-a query names are read, and only rows that meet its conditions go over."""
+"""A table as a dataset of pyarrow, for DuckDB: only the columns that a query names are read, and
+only rows that meet its conditions go over."""
 
 from __future__ import annotations
 

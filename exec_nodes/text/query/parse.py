@@ -110,7 +110,7 @@ def _loaded(text: str) -> object:
     except ValueError as error:
         raise InvalidCallError(
             f"The full-text query begins with a brace but is not JSON ({error}): {text[:80]!r}. To "
-            f'search for this text, put it into {{"match": {{"query": ...}}}}.'
+            "search for this text as words, give plain=True."
         ) from error
 
 

@@ -71,7 +71,7 @@ WRONG: list[tuple[object, str]] = [
     (3, "3"),
     (None, "None"),
     (["log"], "log"),
-    ("{log}", "match"),
+    ("{log}", "plain=True"),
     ('{"match": ', "not JSON"),
     ("{}", "one key"),
     ({"match": {"query": "x"}, "phrase": {"query": "x"}}, "one key"),
