@@ -8,16 +8,16 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
+from benchmarks.peers.duckdb import DuckDb
 from benchmarks.peers.peer import MissingPeerError
 
 # A package that has the extension, for one version of DuckDB.
 _PACKAGE = "duckdb_extension_ducklake"
 
 
-class DuckLake:
-    """A catalog and files of its own; it has no keys."""
+class DuckLake(DuckDb):
+    """A catalog and files of its own; it has no keys. Statements are those of DuckDB."""
 
-    packages = ("duckdb",)
     setting = "MERGE, a transaction each; the catalog in DuckDB is synced, files are not"
 
     def __init__(self, folder: Path, base: pa.Table) -> None:
@@ -33,24 +33,6 @@ class DuckLake:
         self._connection.register("base", base)
         self._connection.execute("CREATE TABLE events AS SELECT * FROM base")
         self._connection.unregister("base")
-
-    def upsert(self, rows: pa.Table) -> None:
-        self._connection.register("upserted", rows)
-        self._connection.execute(
-            "MERGE INTO events USING upserted USING (id) "
-            "WHEN MATCHED THEN UPDATE WHEN NOT MATCHED THEN INSERT"
-        )
-        self._connection.unregister("upserted")
-
-    def aggregate(self) -> tuple[int, float]:
-        rows = self._connection.execute("SELECT count(*), avg(val) FROM events").fetchall()
-        return rows[0]
-
-    def get(self, key: int) -> list[tuple[int, float, str]]:
-        return self._connection.execute("SELECT * FROM events WHERE id = ?", [key]).fetchall()
-
-    def close(self) -> None:
-        self._connection.close()
 
 
 def _extension() -> str:
