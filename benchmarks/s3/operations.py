@@ -27,7 +27,7 @@ _ROWS = 100_000
 _REGIONS = 4
 _OURS, _LANCE = f"s3://{BUCKET}/ours", f"s3://{BUCKET}/plain"
 _KEY = 4_321
-# Of what is done again and again, the last is counted, and the lower quartile timed.
+# An operation is repeated: the requests of the last run count, and the lower quartile of the times.
 _TIMES = 12
 _HOUR = 3600.0
 _MONTH_HOURS = 730

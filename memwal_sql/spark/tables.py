@@ -35,7 +35,7 @@ print(*[name for name in {_NEEDED} if find_spec(name) is None])
 
 
 def table_of(options: Options, version: int | None = None) -> Table:
-    """The table of the options, with the columns of now. Raises what `open_table` raises."""
+    """The table of the options, with its current columns. Raises what `open_table` raises."""
     table = _table(options.uri, options.storage, _incarnation(options), version)
     if version is None:
         table.refresh()

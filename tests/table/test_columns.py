@@ -171,7 +171,7 @@ class Columns:
         return self.took(rows, self.writes, keeps=False)
 
     def statement(self) -> None:
-        """By SQL, which knows the columns of now."""
+        """By SQL, which has the current columns."""
         given, key = self.some(self.columns), self.random.randrange(12)
         row = self.given(given, key)
         words = [f"'{str(value).replace(chr(39), chr(39) * 2)}'" for value in row.values()]
@@ -302,7 +302,7 @@ class Columns:
             assert sorted(chosen) == [key for key, value in values.items() if value > least]
 
     def check_feed(self) -> None:
-        """The last change of each key, in the columns of now."""
+        """The last change of each key, in the current columns."""
         last = {row["id"]: row for row in self.table.changes().read_all().to_pylist()}
         live = {key: row for key, row in last.items() if row["_change"] != "delete"}
         assert live.keys() == self.rows.keys()

@@ -187,7 +187,7 @@ def _rows(generations: Sequence[GenerationRows], start: int, end: int) -> Iterat
 
 
 def _changed(dataset: Any, own: Sequence[Any], keys: KeyCodes) -> Iterator[FragmentMetadata]:
-    """Those of the task's fragments that have rows of these keys, without these rows."""
+    """The fragments of the task that have rows of these keys, without these rows."""
     names = primary_key_of(dataset.schema)
     for fragment in own:
         rows = rows_of(fragment.scanner(columns=list(names), with_row_address=True))

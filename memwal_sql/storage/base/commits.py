@@ -83,7 +83,7 @@ def half_done(what: str, of: type[RetryError] = RetryError) -> Iterator[None]:
 
 def emptied(fragment: FragmentMetadata) -> FragmentMetadata:
     """The fragment with every row deleted. Lance's merge of columns leaves it out, so nobody reads
-    the deletion file, and there is none."""
+    a deletion file, and none is written."""
     deleted = DeletionFile(
         read_version=0,
         id=0,
