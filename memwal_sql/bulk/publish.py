@@ -39,7 +39,7 @@ from memwal_sql.storage.region.values import value_types
 from memwal_sql.storage.region.versions import RegionManifests
 from memwal_sql.write.coordinator import AtomicWrite, Description, Participant
 from memwal_sql.write.generation_writer import GenerationWriter
-from memwal_sql.write.region_opener import FindRegion, create_region
+from memwal_sql.write.region_opener import FindRegions, create_region
 from memwal_sql.write.router import RegionKey, RegionValues, active_spec
 from planner.model import TableInfo
 from planner.regions.spec import RegionSpec
@@ -62,10 +62,10 @@ class Publisher:
         *,
         context: TableContext,
         base: Callable[[], BaseTable],
-        find: FindRegion,
+        find: FindRegions,
     ) -> None:
-        """`base` gives the newest version of the base table, `find` the manifest of the region with
-        a spec id and values, if there is one."""
+        """`base` gives the newest version of the base table, `find` the manifests of the regions
+        with a spec id and values, None for those that do not exist."""
         self._context = context
         self._base = base
         self._find = find
@@ -92,9 +92,7 @@ class Publisher:
 
         with maintenance_lease(context.store, f"publishing {mark or uuid4().hex}", name=PUBLISHING):
             context.check_writes()
-            for part in parts:
-                if part.key not in self._regions:
-                    self._regions[part.key] = self._region(base, part)
+            self._open(base, [part for part in parts if part.key not in self._regions])
             done = self._together(parts, mark) if self._fit_one(parts) else self._each(parts, mark)
         rows = sum(part.rows for part in done)
         if mark is not None:
@@ -164,11 +162,12 @@ class Publisher:
         epochs = map_in_threads(empty, regions, PARALLEL)
         return dict(zip((region.region_id for region in regions), epochs, strict=True))
 
-    def _region(self, base: BaseTable, part: StagedRegion) -> RegionPublisher:
+    def _open(self, base: BaseTable, parts: Sequence[StagedRegion]) -> None:
         spec = routing_spec(base.info)
-        manifest = self._find(spec.spec_id, part.values)
-        manifest = manifest or create_region(self._context, spec, part.values)
-        return self._publisher(base, manifest, part.values)
+        manifests = self._find(spec.spec_id, [part.values for part in parts])
+        for part, found in zip(parts, manifests, strict=True):
+            manifest = found or create_region(self._context, spec, part.values)
+            self._regions[part.key] = self._publisher(base, manifest, part.values)
 
     def _publisher(
         self, base: BaseTable, region: RegionManifest, values: RegionValues | None

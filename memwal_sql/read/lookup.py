@@ -67,7 +67,7 @@ def _regions_of(collector: SnapshotCollector, base: BaseTable, key: Hashable) ->
     for spec in info.region_specs:
         values = spec.key_function(info.schema, info.primary_key)(key)
         values_key = spec.spec_id, values
-        region = collector.registry.region_of(base, values_key, (values_key,))
+        (region,) = collector.registry.regions_of(base, (values_key,))
         if region is not None:
             readers.append(region)
     return readers + collector.registry.without_values(base)
@@ -86,8 +86,7 @@ def _routes(
         values_keys = {
             (spec.spec_id, tuple(row.values())): None for row in spec.values_of(distinct)
         }
-        for number, values_key in enumerate(values_keys):
-            region = collector.registry.region_of(base, values_key, values_keys)
+        for number, region in enumerate(collector.registry.regions_of(base, values_keys)):
             yield region, np.flatnonzero(index == number)
     for region in collector.registry.without_values(base):
         yield region, np.arange(len(keys))

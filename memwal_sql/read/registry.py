@@ -53,52 +53,48 @@ class RegionRegistry:
         choose."""
         return sum(region_id not in self._regions for region_id in self._passed_over)
 
-    def region_of(
-        self, base: BaseTable, key: ValuesKey, keys: Collection[ValuesKey] | None = None
-    ) -> RegionReader | None:
-        """The region with these values. Regions are listed only while it is unknown, or while there
-        may be another with its values. Raises RepairError if there is.
-
-        If only regions with the `keys` values are needed, other regions with recorded values are
-        not read.
+    def regions_of(self, base: BaseTable, keys: Collection[ValuesKey]) -> list[RegionReader | None]:
+        """The regions with these values, in their order. Regions are listed, once for all, only
+        while one is unknown, or while there may be another with its values; other regions with
+        recorded values are not read. Raises RepairError if there is another.
         """
-        region = self._by_values.get(key)
-        if region is None:
-            if keys is None:
-                self.find_new_regions(base)
-            else:
-                self.find_new_regions(
-                    base, lambda recorded: [value for value in recorded if value.key in keys]
-                )
-            region = self._by_values.get(key)
-        if region is not None and region.may_have_twin:
+        readers = [self._by_values.get(key) for key in keys]
+        if None in readers:
+            self.find_new_regions(
+                base, lambda recorded: [value for value in recorded if value.key in keys]
+            )
+            readers = [self._by_values.get(key) for key in keys]
+        if True in [reader is not None and reader.may_have_twin for reader in readers]:
             self.regions(base)
-        if key in self._twins:
-            self._check_twins(base, key)
-            region = self._by_values.get(key)
-        return region
+        if self._twins:
+            for key in [key for key in keys if key in self._twins]:
+                self._check_twins(base, key)
+            readers = [self._by_values.get(key) for key in keys]
+        return readers
 
-    def manifest_of(
-        self, base: BaseTable, spec_id: int, values: Mapping[str, RegionValue]
-    ) -> RegionManifest | None:
-        """The manifest of the region with these values, if it exists; for writers.
+    def manifests_of(
+        self, base: BaseTable, spec_id: int, regions: Sequence[Mapping[str, RegionValue]]
+    ) -> list[RegionManifest | None]:
+        """The manifests of the regions with these values, None for those that do not exist; for
+        writers.
 
         Raises InvalidCallError if a region's values are unknown: it may be the one, and a second
         region for the same keys would hide rows (protocol rules 10 and 11).
         """
-        key = spec_id, tuple(values.values())
+        keys = {(spec_id, tuple(values.values())): values for values in regions}
         try:
-            region = self.region_of(base, key)
+            readers = self.regions_of(base, keys)
         except StaleBaseError:  # a twin was emptied just now
-            region = self.region_of(self._tracker.latest(), key)
+            readers = self.regions_of(self._tracker.latest(), keys)
         spec = base.info.spec(spec_id)
-        derived = None if spec is None else lancedb_id(spec, values)
+        places = {spec and lancedb_id(spec, values): n for n, values in enumerate(keys.values())}
         unknown = []
-        for manifest in self._without_values:
-            if manifest.region_id == derived:
-                region = region or manifest
-            elif not is_lancedbs(self._context, base, manifest.refresh()):
-                unknown.append(str(manifest.region_id))
+        for reader in self._without_values:
+            if reader.region_id in places:
+                place = places[reader.region_id]
+                readers[place] = readers[place] or reader
+            elif not is_lancedbs(self._context, base, reader.refresh()):
+                unknown.append(str(reader.region_id))
         if unknown:
             raise InvalidCallError(
                 f"{self._context.uri} has regions whose values native code has not written down: "
@@ -106,7 +102,9 @@ class RegionRegistry:
                 "can't be routed while they exist: go on writing with native code, or merge them "
                 "all, remove their folders, and write with this package only"
             )
-        return None if region is None else region.refresh()
+        return map_remote(
+            self._remote, lambda reader: None if reader is None else reader.refresh(), readers
+        )
 
     def without_values(self, base: BaseTable) -> list[RegionReader]:
         """Regions without known values, manual or made by native code: any key may be in them.

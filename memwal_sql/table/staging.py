@@ -61,8 +61,8 @@ class SharedTable(MaintainedTable):
         return Publisher(
             context=self._context,
             base=self._tracker.latest,
-            find=lambda spec_id, values: self._collector.registry.manifest_of(
-                self._tracker.loaded, spec_id, values
+            find=lambda spec_id, regions: self._collector.registry.manifests_of(
+                self._tracker.loaded, spec_id, regions
             ),
         )
 

@@ -176,7 +176,7 @@ class WrittenTable(TableHandle):
             info=base.info,
             base=BaseFormat.of(base.dataset),
             check_claimable=partial(self._check_claimable, base.etag, base.stored),
-            region_of=self._region_of,
+            regions_of=self._regions_of,
             rows=cast(LiveRows, self),  # the subclasses of this part add the reads
             regions=self._all_regions,
             indexes=self._index_recipes,
@@ -210,5 +210,7 @@ class WrittenTable(TableHandle):
         regions = self._collector.registry.regions(self._tracker.latest())
         return [(region.spec_id, region.values) for region in regions]
 
-    def _region_of(self, spec_id: int, values: Mapping[str, RegionValue]) -> RegionManifest | None:
-        return self._collector.registry.manifest_of(self._tracker.loaded, spec_id, values)
+    def _regions_of(
+        self, spec_id: int, regions: Sequence[Mapping[str, RegionValue]]
+    ) -> list[RegionManifest | None]:
+        return self._collector.registry.manifests_of(self._tracker.loaded, spec_id, regions)

@@ -30,7 +30,7 @@ from memwal_sql.write.conditional.resolve import LiveRows, Resolver
 from memwal_sql.write.generation_writer import FindIndexes
 from memwal_sql.write.ingest.normalise import Normaliser
 from memwal_sql.write.options import WriterOptions
-from memwal_sql.write.region_opener import FindRegion, RegionOpener
+from memwal_sql.write.region_opener import FindRegions, RegionOpener
 from memwal_sql.write.region_writer import RegionWriter
 from memwal_sql.write.region_writers import RegionWriters
 from memwal_sql.write.router import RegionValues, active_spec
@@ -51,7 +51,7 @@ class WriterLifecycle(open_writers.OpenTable):
         context: TableContext,
         info: TableInfo,
         base: Any,
-        region_of: FindRegion,
+        regions_of: FindRegions,
         check_claimable: Callable[[bool], None] = lambda _: None,
         rows: LiveRows,
         regions: Callable[[], Sequence[tuple[int, RegionValues | None]]] = tuple,
@@ -70,8 +70,8 @@ class WriterLifecycle(open_writers.OpenTable):
             base: the base table's format, or its Lance dataset, whose field ids stored rows carry.
             check_claimable: raises if no region may be claimed now, or, if True is given, if none
                 may be claimed again; called before a claim.
-            region_of: gives the manifest of the region with this spec id and these values, if it
-                exists; called before a region is created.
+            regions_of: gives the manifests of the regions with this spec id and these values, None
+                for those that do not exist; called before regions are created.
             rows: the table, for statements that read existing rows.
             regions: gives the spec and the values of all regions; for serializable statements.
             indexes: gives the recipes of the base table's maintained indexes; called at every
@@ -115,7 +115,7 @@ class WriterLifecycle(open_writers.OpenTable):
             base=base,
             spec=self._spec,
             check_claimable=check_claimable,
-            find=region_of,
+            find=regions_of,
             # Indexes that are being made now are left to the next generation.
             indexes=SharedCall(indexes),
             last_indexes=last_indexes,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -47,7 +47,7 @@ from planner.regions.ids import new_region_id, region_id
 from planner.regions.spec import MANUAL_SPEC_ID, RegionSpec
 from planner.regions.values import region_name
 
-FindRegion = Callable[[int, RegionValues], RegionManifest | None]
+FindRegions = Callable[[int, Sequence[RegionValues]], list[RegionManifest | None]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class RegionOpener:
 
     `base` is the Lance dataset of the base table, whose field ids stored rows carry.
     `check_claimable` raises if no region may be claimed now, or, if True is given, claimed again; a
-    caller that opens several calls it before. `find` finds an existing region by spec id and
+    caller that opens several calls it before. `find` finds existing regions by spec id and
     values. `indexes` is called at every flush, as indexes may have been made meanwhile;
     `last_indexes`, its last result, for every MemTable. `merged` is the merge progress of a region
     in the base version read last. `submit` runs a flush soon. `lost` is called when a region finds
@@ -69,7 +69,7 @@ class RegionOpener:
     base: Any
     spec: RegionSpec | None
     check_claimable: Callable[[bool], None]
-    find: FindRegion
+    find: FindRegions
     indexes: FindIndexes
     last_indexes: FindIndexes
     options: WriterOptions
@@ -82,10 +82,12 @@ class RegionOpener:
     sleep: Callable[[float], None]
     order: AbstractContextManager[object] = field(default_factory=RLock)
 
-    def claimer(self, spec: RegionSpec, values: RegionValues) -> RegionClaimer:
-        """Claims the region with these values, and creates it if needed."""
-        manifest = self.find(spec.spec_id, values) or _new_region(self.context, spec, values)
-        return RegionClaimer(self, manifest, values)
+    def claimers(self, spec: RegionSpec, regions: Sequence[RegionValues]) -> list[RegionClaimer]:
+        """Claim the regions with these values, and create them if needed."""
+        return [
+            RegionClaimer(self, manifest or _new_region(self.context, spec, values), values)
+            for manifest, values in zip(self.find(spec.spec_id, regions), regions, strict=True)
+        ]
 
     def manual_claimer(self, name: str) -> RegionClaimer:
         """Claims the region of this name or UUID, and creates it if needed."""

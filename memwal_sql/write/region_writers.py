@@ -11,7 +11,6 @@ from uuid import UUID
 import pyarrow as pa
 
 from exec_nodes.arrow.large_columns import concatenated
-from exec_nodes.base.tasks import map_in_threads
 from exec_nodes.base.threads import Outcome, outcomes
 from memwal_sql.errors import (
     ConflictError,
@@ -74,7 +73,7 @@ class RegionWriters:
     def claimed_again(self) -> list[RegionWriter]:
         """The writers that are open now, once those of regions that were handed over have claimed
         these in their turn."""
-        self._open_missing({k: partial(self._claimers.__getitem__, k) for k in self._writers})
+        self._open_missing({key: {} for key in self._writers}, lambda _: [])
         return list(self)
 
     def in_turn(self, call: Callable[[], R]) -> R:
@@ -97,12 +96,12 @@ class RegionWriters:
         spec = self._opener.spec
         if self._router is None or spec is None:
             if self._lacks(()):
-                self._open_missing({(): partial(self._opener.manual_claimer, self._manual)})
+                self._open_missing({(): {}}, lambda _: [self._opener.manual_claimer(self._manual)])
             return [(self._writers[()], batch)]
         parts = self._router.route(batch)
         if any(self._lacks(part.key) for part in parts):
             self._open_missing(
-                {part.key: partial(self._opener.claimer, spec, part.values) for part in parts}
+                {part.key: part.values for part in parts}, partial(self._opener.claimers, spec)
             )
         return [(self._writers[part.key], part.rows) for part in parts]
 
@@ -148,7 +147,7 @@ class RegionWriters:
         Raises UnsupportedError for a region that this writer's rows could not be in.
         """
         spec = self._opener.spec
-        missing: dict[RegionKey, Callable[[], RegionClaimer]] = {}
+        by_key: dict[RegionKey, RegionValues] = {}
         for spec_id, values in regions:
             if spec is None or spec_id != spec.spec_id or values is None:
                 raise UnsupportedError(
@@ -156,9 +155,9 @@ class RegionWriters:
                     "to an earlier region spec, or its values are not known"
                 )
             key = tuple(values[name] for name in spec.field_ids)
-            missing[key] = partial(self._opener.claimer, spec, values)
-        if any(self._lacks(key) for key in missing):
-            self._open_missing(missing)
+            by_key[key] = values
+        if spec is not None and any(self._lacks(key) for key in by_key):
+            self._open_missing(by_key, partial(self._opener.claimers, spec))
         return list(self)
 
     def check_regions_stay(self, before: pa.Table, after: pa.Table) -> None:
@@ -237,25 +236,29 @@ class RegionWriters:
         writer = self._writers.get(key)
         return writer is None or writer.is_handed_over
 
-    def _open_missing(self, finders: Mapping[RegionKey, Callable[[], RegionClaimer]]) -> None:
+    def _open_missing(
+        self,
+        regions: Mapping[RegionKey, RegionValues],
+        claimers_of: Callable[[list[RegionValues]], list[RegionClaimer]],
+    ) -> None:
         """Claim those regions of a call that this writer lacks, all of them in one turn."""
         with deferred_logs(), self._open_lock:
             self._check_open()
-            missing = [key for key in finders if self._lacks(key)]
+            missing = [key for key in regions if self._lacks(key)]
             if not missing:
                 return
             new = [key for key in missing if key not in self._claimers]
             contested = len(new) < len(missing)
             self._opener.check_claimable(contested)
             # All are looked up before one is created, or they would find each other's.
-            claimers = map_in_threads(_made, [finders[key] for key in new], PARALLEL_REGIONS)
-            of_call = {key: self._claimers[key] for key in finders if key in self._claimers}
+            claimers = claimers_of([regions[key] for key in new]) if new else []
+            of_call = {key: self._claimers[key] for key in regions if key in self._claimers}
             of_call.update(zip(new, claimers, strict=True))
             try:
-                while regions := self._lacking(of_call):
+                while lacking := self._lacking(of_call):
                     if self._turns is not None:
-                        regions = self._turns.wait(partial(self._lacking, of_call, contested))
-                    self._claim(regions)
+                        lacking = self._turns.wait(partial(self._lacking, of_call, contested))
+                    self._claim(lacking)
                     contested = True
             except SourceGoneError:  # others have written a wider type than this writer knows
                 self._opener.check_claimable(True)
@@ -307,10 +310,6 @@ def _note_written(error: BaseException, positions: Mapping[UUID, int]) -> None:
     if positions:
         regions = [str(region) for region in positions]
         error.add_note(f"the rows of this call for the regions {regions} are written")
-
-
-def _made(call: Callable[[], R]) -> R:
-    return call()
 
 
 def _seen_through(call: Callable[[], R]) -> R:

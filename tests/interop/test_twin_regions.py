@@ -111,7 +111,7 @@ def test_the_first_query_that_finds_rows_of_a_region_without_values_refuses_it(
     """Protocol rule 11: until then nothing tells that it has the values of another one."""
     handle, table = create_emptied(tmp_path, [1])
     with monkeypatch.context() as patch:
-        patch.setattr(RegionRegistry, "manifest_of", lambda *_: None)
+        patch.setattr(RegionRegistry, "manifests_of", lambda *a: [None] * len(a[-1]))
         patch.setattr(
             region_opener,
             "new_region_id",

@@ -149,3 +149,25 @@ def test_a_damaged_record_stops_no_reader_of_the_present(
         reader = mw.open_table(many[0].uri)
         assert reader.get(7).num_rows == 1
         assert reader.count_rows("id = 8") == 1
+
+
+def test_a_call_lists_the_regions_once_for_all_that_it_needs(tmp_path: Path) -> None:
+    table = opened_over(create(tmp_path, regions=REGIONS).uri, HookedStore)
+    listings = [0]
+
+    def hook(operation: str, path: str, call: Call) -> Any:
+        listings[-1] += operation == "list_folders"
+        return call()
+
+    table._context.store.hook = hook
+    with table.writer() as writer:
+        calls: list[Callable[[], Any]] = [
+            lambda: table.get(range(300)),  # twice, as a region may be made between two reads
+            lambda: writer.upsert(rows(0, 299, 1)),
+            lambda: writer.upsert(rows(0, 299, 2)),
+        ]
+        for call in calls:
+            listings.append(0)
+            call()
+    assert listings == [0, 2, 1, 0]
+    assert len(manifests(table.uri)) == REGIONS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 from uuid import UUID
@@ -22,6 +22,7 @@ from memwal_sql.storage.region.versions import RegionManifests
 from memwal_sql.storage.wal.log import Wal
 from memwal_sql.write.conditional.resolve import LiveRows
 from memwal_sql.write.options import WriterOptions
+from memwal_sql.write.region_opener import FindRegions
 from memwal_sql.write.table_writer import TableWriter
 from planner.model import TableInfo
 from planner.regions.check import validate
@@ -61,7 +62,7 @@ class Table:
         *,
         region: str | None = None,
         live: LiveRows | None = None,
-        region_of: Callable[[int, Mapping[str, object]], RegionManifest | None] | None = None,
+        regions_of: FindRegions | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = lambda seconds: None,
         **options: Any,
@@ -71,7 +72,7 @@ class Table:
             context=context,
             info=self.info,
             base=self.base,
-            region_of=region_of or (lambda spec_id, values: None),
+            regions_of=regions_of or (lambda spec_id, regions: [None] * len(regions)),
             rows=live or cast(LiveRows, self),  # what depends on rows that are there reads it
             region=region,
             options=WriterOptions(**options),

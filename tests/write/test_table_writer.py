@@ -154,7 +154,7 @@ def test_a_listed_region_with_these_values_is_taken_instead_of_the_derived_one(
     table = Table(tmp_path)
     other = UUID(int=5, version=4)
     listed = RegionManifests(table.store, other).create(RegionManifest(other, region_spec_id=1))
-    with table.writer(region_of=lambda spec_id, values: listed) as writer:
+    with table.writer(regions_of=lambda spec_id, regions: [listed]) as writer:
         writer.upsert({"id": [1], "val": ["a"]})
     assert [m.region_id for m in table.regions()] == [other]
 
