@@ -12,7 +12,6 @@ from memwal_sql.life_log import life_log
 from memwal_sql.read.base_versions import BaseVersions
 from memwal_sql.read.closed import Place, RegionRead, TableRead, read_closed
 from memwal_sql.read.index_lag import IndexGaps
-from memwal_sql.read.recorded import RecordedValues
 from memwal_sql.read.region import RegionReader, Unflushed
 from memwal_sql.read.region_probe import run_probes
 from memwal_sql.read.registry import RegionRegistry
@@ -68,10 +67,8 @@ class RegionReads(BaseVersions):
             reads.update(zip(new, unflushed, strict=True))
             return chosen
 
-        def choose(recorded: list[RecordedValues]) -> tuple[RecordedValues, ...]:
-            return prune(filters, recorded, info.region_specs, info.schema)
-
         # No answer about a region depends on the existence of others.
+        find_new = partial(registry.find_new_regions, base, lambda view: view.chosen(filters))
         regions, known_regions = registry.pinned_by(base, filters), len(registry)
         are_all, listed = regions is not None, list[RegionReader]()
         if regions is None:
@@ -79,13 +76,13 @@ class RegionReads(BaseVersions):
                 readers = registry.live(base, registry.loaded())
                 run_with(
                     self._context.store.remote,
-                    partial(registry.find_new_regions, base, choose),
+                    find_new,
                     partial(read_chosen, readers, since),
                 )
                 since = {}  # regions found now may be newer than the reads of the others
             else:
                 before = self.seen()
-                registry.find_new_regions(base, choose)
+                find_new()
                 since = {**self.seen(), **before}
             listed = regions = registry.live(base, registry.loaded())
             known_regions = len(regions)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from functools import partial
 from operator import attrgetter
 from threading import Lock
 from uuid import UUID
 
 from exec_nodes.sources.source import Source
-from memwal_sql.errors import InvalidCallError, NotFoundError
+from memwal_sql.errors import CorruptFileError, InvalidCallError, NotFoundError
 from memwal_sql.read.left_out_values import is_lancedbs, may_come, with_values
-from memwal_sql.read.recorded import RecordedValues, recorded_values
+from memwal_sql.read.recorded import RecordedRegion, RecordedView, recorded_view
 from memwal_sql.read.region import RegionReader, StaleBaseError, values_in_order
 from memwal_sql.read.twins import ValuesKey, is_emptied, twins_error
 from memwal_sql.state.base_table import BaseTable, BaseTracker
@@ -38,7 +38,7 @@ class RegionRegistry:
         self._remote = context.store.remote
         self._regions: dict[UUID, RegionReader] = {}
         self._folders: set[str] = set()  # of these regions
-        self._passed_over: Sequence[UUID] = ()  # in the last listing
+        self._passed_over: set[str] = set()  # folders
         self._by_values: dict[ValuesKey, RegionReader] = {}
         self._twins: dict[ValuesKey, list[RegionReader]] = {}
         self._without_values: tuple[RegionReader, ...] = ()
@@ -49,9 +49,8 @@ class RegionRegistry:
 
     @property
     def passed_over(self) -> int:
-        """The number of regions that the last search for new ones found, but its caller did not
-        choose."""
-        return sum(region_id not in self._regions for region_id in self._passed_over)
+        """The number of regions that are known and were not needed yet."""
+        return len(self._passed_over)
 
     def regions_of(self, base: BaseTable, keys: Collection[ValuesKey]) -> list[RegionReader | None]:
         """The regions with these values, in their order. Regions are listed, once for all, only
@@ -60,9 +59,7 @@ class RegionRegistry:
         """
         readers = [self._by_values.get(key) for key in keys]
         if None in readers:
-            self.find_new_regions(
-                base, lambda recorded: [value for value in recorded if value.key in keys]
-            )
+            self.find_new_regions(base, lambda recorded: recorded.of_keys(keys))
             readers = [self._by_values.get(key) for key in keys]
         if True in [reader is not None and reader.may_have_twin for reader in readers]:
             self.regions(base)
@@ -144,27 +141,22 @@ class RegionRegistry:
     def find_new_regions(
         self,
         base: BaseTable,
-        choose: Callable[[list[RecordedValues]], Iterable[RecordedValues]] | None = None,
+        choose: Callable[[RecordedView], Iterable[RecordedRegion]] | None = None,
     ) -> None:
         """Load new regions; the values of loaded ones stay unchanged.
 
         Regions with recorded values are read only if `choose` returns them, as a region never
         changes its values.
         """
-        folders = self._context.store.list_folders(MEM_WAL_FOLDER)
-        listed = [region_of(folder) for folder in folders if folder not in self._folders]
-        new = [
-            region_id
-            for region_id in listed
-            if region_id is not None and region_id not in self._regions
-        ]
-        passed_over: set[UUID] = set()
-        if new and choose is not None:
-            recorded = recorded_values(self._context, base)
-            chosen = {value.region_id for value in choose(recorded)}
-            passed_over = {value.region_id for value in recorded}.intersection(new) - chosen
-            new = [region_id for region_id in new if region_id not in passed_over]
-        self._passed_over = tuple(passed_over)
+        # Sets of names, as there may be very many that are neither new nor chosen.
+        names = set(self._context.store.list_folders(MEM_WAL_FOLDER)) - self._folders
+        passed_over: set[str] = set()
+        if names and choose is not None and (recorded := self._recorded(base)) is not None:
+            chosen = {str(region.region_id) for region in choose(recorded)}
+            passed_over = (names & recorded.folders) - chosen
+        listed = map(region_of, sorted(names - passed_over))
+        new = [region_id for region_id in listed if region_id and region_id not in self._regions]
+        self.pass_over(passed_over)
         if new:
             # They may belong to a table that was made again: then this raises.
             manifests: list[RegionManifest | None] = []
@@ -174,6 +166,12 @@ class RegionRegistry:
             for manifest in manifests:
                 if manifest is not None:
                     self.reader(manifest, base)
+
+    def pass_over(self, folders: Set[str]) -> None:
+        """Note the folders of all regions that are known and not loaded; among them may be some
+        that others have loaded meanwhile."""
+        with self._lock:
+            self._passed_over = set(folders - self._folders)
 
     def loaded(self) -> list[RegionReader]:
         """The loaded regions, in a stable order."""
@@ -227,6 +225,7 @@ class RegionRegistry:
             reader = RegionReader(self._context, manifest, base)
             self._regions[manifest.region_id] = reader
             self._folders.add(str(manifest.region_id))
+            self._passed_over.discard(str(manifest.region_id))
             # Replaced each time, as other threads iterate over it without the lock.
             without = tuple(reader for reader in self._without_values if reader is not existing)
             if reader.values is None:
@@ -252,6 +251,13 @@ class RegionRegistry:
             raise twins_error(self._context.uri, alive[0].values, ids)
         if alive:
             self._by_values[key] = alive[0]
+
+    def _recorded(self, base: BaseTable) -> RecordedView | None:
+        """None for a damaged record too: readers of the present do without it."""
+        try:
+            return recorded_view(self._context, base)
+        except CorruptFileError:
+            return None
 
     def _first_manifest(self, region_id: UUID) -> RegionManifest | None:
         try:

@@ -13,14 +13,14 @@ from exec_nodes.sources.lance_source import LanceSource
 from memwal_sql.errors import InvalidCallError, MemWalError, RepairError, SourceGoneError
 from memwal_sql.read.closed import TableRead, read_closed
 from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot, PinnedTable
-from memwal_sql.read.recorded import RecordedView, recorded_regions
+from memwal_sql.read.recorded import RecordedView, recorded_view
 from memwal_sql.read.region import RegionReader, gap_error
 from memwal_sql.read.region_reads import RegionReads, sources_of
-from memwal_sql.read.twins import check_recorded
 from memwal_sql.read.warm_up import warm_up
 from memwal_sql.state.base_table import BaseTable, BaseTracker
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.objects.concurrent import map_remote, run_with
+from memwal_sql.storage.region.manifest import RegionManifest
 from planner.model import RegionSources, Snapshot
 from planner.predicates.expr import Predicate
 from planner.regions.pruning import prune
@@ -55,7 +55,7 @@ class SnapshotCollector(RegionReads):
         super().__init__(context, tracker, self._warm_up, pinned=pinned)
         self._checkpoint = checkpoint
         self._checkpoint_regions: tuple[RegionSources, ...] | None = None
-        self._view: tuple[BaseTable, RecordedView] | None = None
+        self._checked_view: RecordedView | None = None
 
     def base_for(self, consistency: str) -> BaseTable:
         """The base version for a query: the served one, or the latest if the query reads the
@@ -135,7 +135,7 @@ class SnapshotCollector(RegionReads):
     def reads_base_alone(self) -> bool:
         """Whether the version read has no record of the regions' states."""
         no_checkpoint = self._checkpoint is None
-        return no_checkpoint and recorded_regions(self._context, self._tracker.loaded) is None
+        return no_checkpoint and recorded_view(self._context, self._tracker.loaded) is None
 
     def pin(self, consistency: str, filters: Sequence[Predicate] = ()) -> PinnedSnapshot:
         """A description of the snapshot that `collect` would read, from which other processes read
@@ -193,25 +193,28 @@ class SnapshotCollector(RegionReads):
     def _recorded(self, base: BaseTable, filters: Sequence[Predicate]) -> Snapshot:
         if self._checkpoint is not None:
             return self._of_checkpoint(self._checkpoint, base, filters)
-        manifests = recorded_regions(self._context, base)
-        if manifests is None:  # never recorded, or lost to a merge (protocol rule 23)
+        view = recorded_view(self._context, base)
+        if view is None:  # never recorded, or lost to a merge (protocol rule 23)
             if self.pinned:
                 return Snapshot(base.info, base.source, (), 0)
             return self._current(base, filters, strong=False)
-        cached_view = self._view
-        if cached_view is None or cached_view[0] is not base:
-            pairs = [(self.registry.reader(manifest, base), manifest) for manifest in manifests]
-            check_recorded(self._context.uri, pairs, base)
-            self._view = cached_view = base, RecordedView(pairs)
-        view = cached_view[1]
-        chosen = view.chosen(filters, base.info)
         regions = tuple(
-            RegionSources(
-                r.region_id, r.name, r.spec_id, r.values, r.sources(base, view.manifest(r), ())
-            )
-            for r in chosen
+            RegionSources(r.region_id, r.name, r.spec_id, r.values, r.sources(base, manifest, ()))
+            for r, manifest in self._chosen(view, base, filters)
         )
-        return Snapshot(base.info, base.source, regions, len(view.readers) - len(chosen))
+        return Snapshot(base.info, base.source, regions, len(view.regions) - len(regions))
+
+    def _chosen(
+        self, view: RecordedView, base: BaseTable, filters: Sequence[Predicate]
+    ) -> list[tuple[RegionReader, RegionManifest]]:
+        """The recorded regions that the filters leave, in a stable order."""
+        if self._checked_view is not view:
+            view.check_twins(self._context.uri, base)
+            self.registry.pass_over(view.folders)
+            self._checked_view = view
+        manifests = [region.manifest for region in view.chosen(filters)]
+        regions = [(self.registry.reader(manifest, base), manifest) for manifest in manifests]
+        return sorted(regions, key=lambda pair: pair[0].order)
 
     def _of_checkpoint(
         self, checkpoint: PinnedSnapshot, base: BaseTable, filters: Sequence[Predicate]
@@ -228,31 +231,26 @@ class SnapshotCollector(RegionReads):
     ) -> PinnedSnapshot:
         if self._checkpoint is not None:
             return self._checkpoint
-        recorded = None
+        view = None
         if self.pinned or consistency == "eventual":
-            recorded = recorded_regions(self._context, base)
-            if recorded is None and self.pinned:
+            view = recorded_view(self._context, base)
+            if view is None and self.pinned:
                 return PinnedSnapshot(base.version, ())
-        if recorded is None and consistency == "strong":
+        if view is None and consistency == "strong":
             return self._pin_logs(base, filters)
-        registry = self.registry
-        if recorded is None:
-            regions = [
-                (region, region.manifest) for region in registry.live(base, registry.regions(base))
-            ]
+        chosen: Sequence[tuple[RegionReader, RegionManifest | None]]
+        if view is None:
+            regions = self.registry.live(base, self.registry.regions(base))
+            live = prune(filters, regions, base.info.region_specs, base.info.schema)
+            chosen, every = [(region, None) for region in live], len(regions)
         else:
-            regions = [(registry.reader(manifest, base), manifest) for manifest in recorded]
-            check_recorded(self._context.uri, regions, base)
-            regions.sort(key=lambda pair: pair[0].order)
-        manifests = {region.region_id: manifest for region, manifest in regions}
-        readers = [region for region, _ in regions]
-        chosen = prune(filters, readers, base.info.region_specs, base.info.schema)
+            chosen, every = self._chosen(view, base, filters), len(view.regions)
 
-        def pin(region: RegionReader) -> PinnedRegion:
-            manifest = manifests[region.region_id] if recorded else region.refresh()
+        def pin(pair: tuple[RegionReader, RegionManifest | None]) -> PinnedRegion:
+            region, manifest = pair[0], pair[1] or pair[0].refresh()
             end = manifest.replay_after_wal_entry_position + 1
             region.sources(base, manifest, ())  # raises if this base version is too old
             return PinnedRegion(manifest, end)
 
         pinned = tuple(map_remote(self._context.store.remote, pin, chosen))
-        return PinnedSnapshot(base.version, pinned, len(readers) - len(chosen))
+        return PinnedSnapshot(base.version, pinned, every - len(chosen))

@@ -7,7 +7,7 @@ writers and mergers refuse them unless one is sealed and has no rows of its own 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from uuid import UUID
 
 from memwal_sql.errors import RepairError
@@ -23,23 +23,9 @@ ValuesKey = tuple[int, tuple[RegionValue, ...]]
 def is_emptied(region: RegionReader, base: BaseTable) -> bool:
     """Whether a region is sealed, and all of its rows are in the base table."""
     manifest = region.refresh()
-    if manifest.status is not RegionStatus.SEALED or _is_unmerged(manifest, base):
+    if manifest.status is not RegionStatus.SEALED or is_unmerged(manifest, base):
         return False
     return not any(memtable.rows for memtable in region.unflushed().memtables)
-
-
-def check_recorded(
-    uri: str, pairs: Iterable[tuple[RegionReader, RegionManifest]], base: BaseTable
-) -> None:
-    """Raise RepairError for two recorded regions with the same values that both have rows above
-    the base table."""
-    by_values: dict[ValuesKey, RegionReader] = {}
-    for region, manifest in pairs:
-        if region.values is None or not _is_unmerged(manifest, base):
-            continue
-        other = by_values.setdefault((region.spec_id, tuple(region.values.values())), region)
-        if other is not region:
-            raise twins_error(uri, region.values, [other.region_id, region.region_id])
 
 
 def twins_error(uri: str, values: object, regions: Sequence[UUID]) -> RepairError:
@@ -52,6 +38,7 @@ def twins_error(uri: str, values: object, regions: Sequence[UUID]) -> RepairErro
     )
 
 
-def _is_unmerged(manifest: RegionManifest, base: BaseTable) -> bool:
+def is_unmerged(manifest: RegionManifest, base: BaseTable) -> bool:
+    """Whether a region has generations above the base table."""
     merged = base.details.merged_generations.get(manifest.region_id, 0)
     return manifest.current_generation - 1 > merged

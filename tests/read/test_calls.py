@@ -96,7 +96,7 @@ def _operations(
     }
 
 
-def _calls(operation: Callable[[], Any]) -> int:
+def function_calls(operation: Callable[[], Any]) -> int:
     """Of functions of ours, generators each time they went on."""
     called = 0
 
@@ -133,7 +133,7 @@ def test_an_operation_calls_no_more_functions_than_it_did(tmp_path: Path) -> Non
         for name, operation in operations.items():
             for _ in range(_WARM_UP):
                 operation()
-            found = min(_calls(operation) for _ in range(_COUNTED))
+            found = min(function_calls(operation) for _ in range(_COUNTED))
             assert found <= _MOST[name], (name, found)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -24,6 +25,7 @@ from tests.each import each
 from tests.maintain.life import create, manifests, rows
 from tests.model.opened import Remote, opened_over
 from tests.model.process import as_another_process
+from tests.read.test_calls import function_calls
 from tests.soak import SOAK
 from tests.write.hooked_store import Call, HookedStore
 
@@ -171,3 +173,27 @@ def test_a_call_lists_the_regions_once_for_all_that_it_needs(tmp_path: Path) -> 
             call()
     assert listings == [0, 2, 1, 0]
     assert len(manifests(table.uri)) == REGIONS
+
+
+@each(
+    "read",
+    [
+        lambda table, key: table.get(key),
+        lambda table, key: table.count_rows(f"id = {key}"),
+        lambda table, key: table.count_rows(f"id = {key}", consistency="eventual"),
+    ],
+)
+def test_the_next_region_is_read_as_if_there_were_few(read: Any, tmp_path: Path) -> None:
+    """Once the record is read, which is done by the first query that asks for a region."""
+    calls = []
+    for number, regions in enumerate((10, 10, REGIONS)):  # the first fills caches
+        table = create(tmp_path / str(number), regions=regions)
+        with table.writer() as writer:
+            writer.upsert(rows(0, 299, 1))
+            writer.flush()
+        table.snapshot_regions()
+        with as_another_process():
+            reader = mw.open_table(table.uri)
+            read(reader, KEYS[0])
+            calls.append(function_calls(partial(read, reader, KEYS[1])))
+    assert calls[1] == calls[2]
