@@ -57,7 +57,7 @@ class PassWriter:
         generations: Mapping[UUID, Sequence[int]],
         progress: MergeProgress,
     ) -> None:
-        self._dataset = dataset
+        self.dataset = dataset
         self._primary_key = list(primary_key)
         self._generations = generations
         self._done = {
@@ -74,7 +74,7 @@ class PassWriter:
         merge = self._merge().when_matched_update_all().when_not_matched_insert_all()
         counts = self._execute(merge, rows, last=last)
         if counts["num_updated_rows"] + counts["num_inserted_rows"] > rows.num_rows:
-            keys, uri = KeyCodes(self._keys_of(rows)), os.fspath(self._dataset.uri)
+            keys, uri = KeyCodes(self._keys_of(rows)), os.fspath(self.dataset.uri)
             delete = partial(self._delete_repeated, keys, uri)
             over_conflicts(delete, f"deleting repeated keys from {uri}")
 
@@ -82,10 +82,10 @@ class PassWriter:
         """A commit without rows, the last one right after the version. Raises ConflictError where
         that is not the newest: a merge may have come since, and an index commit that erased its
         marks, by which Lance would refuse this one."""
-        if last and self._dataset.latest_version != self._dataset.version:
-            raise ConflictError(f"{self._dataset.uri} has a newer version")
+        if last and self.dataset.latest_version != self.dataset.version:
+            raise ConflictError(f"{self.dataset.uri} has a newer version")
         merge = self._merge().when_matched_update_all()
-        self._execute(merge, self._dataset.schema.empty_table(), last=last)
+        self._execute(merge, self.dataset.schema.empty_table(), last=last)
 
     def replace(self, fragments: Sequence[FragmentMetadata]) -> None:
         """Let the version have these fragments. Raises what `base_commit` raises.
@@ -93,22 +93,22 @@ class PassWriter:
         Lance's merge of columns takes no marks, and is refused for any commit since the version
         that changed rows, marks or columns.
         """
-        operation = lance.LanceOperation.Merge(fragments, self._dataset.lance_schema)
+        operation = lance.LanceOperation.Merge(fragments, self.dataset.lance_schema)
         transaction = lance.Transaction(
-            self._dataset.version, operation, transaction_properties={MOVED: ""}
+            self.dataset.version, operation, transaction_properties={MOVED: ""}
         )
-        check_deadline(self._dataset.uri)
-        with base_commit(self._dataset.uri, "the merge"):
-            self._dataset = lance.LanceDataset.commit(self._dataset, transaction, max_retries=0)
+        check_deadline(self.dataset.uri)
+        with base_commit(self.dataset.uri, "the merge"):
+            self.dataset = lance.LanceDataset.commit(self.dataset, transaction, max_retries=0)
 
     def _keys_of(self, rows: pa.Table | pa.RecordBatch) -> Any:
         return key_column(rows.select(self._primary_key).columns)
 
     def _delete_repeated(self, keys: KeyCodes, uri: str) -> None:
         """Delete all rows of each of these keys but one: the merge has made them equal."""
-        self._dataset.checkout_latest()
+        self.dataset.checkout_latest()
         columns, addresses = [], []
-        for batch in batches_of(self._dataset.scanner(self._primary_key, with_row_id=True)):
+        for batch in batches_of(self.dataset.scanner(self._primary_key, with_row_id=True)):
             places, _ = keys.find(column := self._keys_of(batch))
             columns.append(column.take(pa.array(places)))
             addresses.append(batch["_rowid"].to_numpy()[places])
@@ -117,12 +117,12 @@ class PassWriter:
             some = ", ".join(map(str, repeated[start : start + Deletes.most_rows]))
             check_deadline(uri)
             with base_commit(uri, "deleting repeated keys"):
-                self._dataset.delete(f"_rowid IN ({some})", conflict_retries=0)
+                self.dataset.delete(f"_rowid IN ({some})", conflict_retries=0)
 
     def _merge(self) -> Any:
         # An index on the key may hold addresses of rows that are gone: rows then stay as they were
         # (lance-format/lance 7596, 7934) or come twice; a scan of the key column costs little.
-        merge = self._dataset.merge_insert(self._primary_key).use_index(False)
+        merge = self.dataset.merge_insert(self._primary_key).use_index(False)
         # Lance would try again on a version whose progress nobody has looked at: an index commit
         # may have erased the mark that would refuse these rows, and older ones would come back.
         return merge.conflict_retries(0)
@@ -137,12 +137,12 @@ class PassWriter:
             marks.append(CompactedSsTable(str(pass_shard(region)), token(numbers[0], done)))
             if last:
                 marks.append(CompactedSsTable(str(region), numbers[-1]))
-        check_deadline(self._dataset.uri)
+        check_deadline(self.dataset.uri)
         try:
-            with lance_panics(BASE_NAME, self._dataset.uri):
+            with lance_panics(BASE_NAME, self.dataset.uri):
                 counts: Mapping[str, int] = merge.mark_sstables_as_compacted(marks).execute(rows)
         except (OSError, RuntimeError) as error:
-            raise _typed(error, self._dataset.uri) from error
+            raise _typed(error, self.dataset.uri) from error
         return counts
 
 
