@@ -46,7 +46,7 @@ class TooLargeError(Exception):
 class PassWriter:
     """Merges tables into one version of the base table, each in a commit of its own.
 
-    `dataset` must be a handle of its own: Lance moves it on with every commit. They hold the
+    `dataset` must be a handle of its own: it goes on to the version of each commit. They hold the
     `generations`, ascending, of each region; `progress` is that of the version.
     """
 
@@ -78,20 +78,23 @@ class PassWriter:
             delete = partial(self._delete_repeated, keys, uri)
             over_conflicts(delete, f"deleting repeated keys from {uri}")
 
+    def fence(self) -> None:
+        """Where another merger has begun with these generations, commit the fragments as they are:
+        Lance then refuses whatever that one may still commit. A mark alone it might take otherwise,
+        where an index commit has erased the marks that come here."""
+        if any(self._done.values()):
+            self.replace([fragment.metadata for fragment in self.dataset.get_fragments()])
+
     def mark(self, *, last: bool) -> None:
-        """A commit without rows, the last one right after the version. Raises ConflictError where
-        that is not the newest: a merge may have come since, and an index commit that erased its
-        marks, by which Lance would refuse this one."""
-        if last and self.dataset.latest_version != self.dataset.version:
-            raise ConflictError(f"{self.dataset.uri} has a newer version")
+        """A commit without rows."""
         merge = self._merge().when_matched_update_all()
         self._execute(merge, self.dataset.schema.empty_table(), last=last)
 
     def replace(self, fragments: Sequence[FragmentMetadata]) -> None:
         """Let the version have these fragments. Raises what `base_commit` raises.
 
-        Lance's merge of columns takes no marks, and is refused for any commit since the version
-        that changed rows, marks or columns.
+        Lance's merge of columns takes no marks. It is refused for any commit since the version that
+        changed rows, marks or columns, and any such commit over an earlier version for it.
         """
         operation = lance.LanceOperation.Merge(fragments, self.dataset.lance_schema)
         transaction = lance.Transaction(

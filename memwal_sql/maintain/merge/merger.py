@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 
@@ -140,25 +141,25 @@ class Merger:
                     )
                 recorded = progress
                 _log.debug("%s: recorded before a merge in parts", self._context.uri)
-                self._record(lease, work.base)
+                self._record(lease, work.base, work.base.dataset)
                 lease.renew()
                 work = self._next(last)
+            dataset = work.base.dataset
             if work.shares:
-                self._merge(lease, work)
+                dataset = self._merge(lease, work)
                 self._merged += sum(len(share.generations) for share in work.shares)
             if work.is_last and self._merged:
-                self._record(lease, work.base)
+                self._record(lease, work.base, dataset)
             return work.is_last
 
     def _in_parts(self, work: NextMerge) -> bool:
         """Whether it takes several commits."""
         return len(work.passes) > 1
 
-    def _record(self, lease: Lease, base: BaseTable) -> None:
+    def _record(self, lease: Lease, base: BaseTable, dataset: Any) -> None:
         manifests = self._regions_now(base)
         recording = Recording(self._context.store, base, manifests)
-        # Merging has moved the dataset on.
-        version = rewrite_details(self._context, lease, base.dataset, recording)
+        version = rewrite_details(self._context, lease, dataset, recording)
         uri, regions = self._context.uri, len(manifests)
         _log.info("recorded %d regions of %s in version %d", regions, uri, version)
 
@@ -271,7 +272,8 @@ class Merger:
         remote = self._context.store.remote
         return pa.concat_tables(map_remote(remote, GenerationRows.read_all, generations))
 
-    def _merge(self, lease: Lease, work: NextMerge) -> None:
+    def _merge(self, lease: Lease, work: NextMerge) -> Any:
+        """Commit them; the dataset of the last version that was made."""
         writer = self._writer(work)
         _log.debug(
             "%s: merging generations of %d regions over version %d in %d passes",
@@ -284,6 +286,7 @@ class Merger:
         total = [
             sum(rows) for rows in zip(*(merge_pass.rows for merge_pass in work.passes), strict=True)
         ]
+        writer.fence()
         for number, merge_pass in enumerate(work.passes):
             if number:
                 lease.renew()
@@ -294,6 +297,7 @@ class Merger:
                 name = share.region.name
                 self._report(Progress("merge", name, written[place], total[place], "rows"))
         self._tell(work, total)
+        return writer.dataset
 
     def _writer(self, work: NextMerge) -> PassWriter:
         key, progress = work.base.info.primary_key, work.base.details.merged_generations

@@ -110,7 +110,7 @@ class SharedMerger(Merger):
             counts[region] += 1
         return [RegionShare(region, behind[region][:n], ()) for region, n in counts.items()]
 
-    def _merge(self, lease: Lease, work: NextMerge) -> None:
+    def _merge(self, lease: Lease, work: NextMerge) -> Any:
         dataset, writer = work.base.dataset, self._writer(work)
         generations = [
             [(part.region.region_id, listed(work.base, part.region, n)) for n in part.generations]
@@ -129,14 +129,13 @@ class SharedMerger(Merger):
         lease.renew()
         changed = {fragment.id: fragment for share in done for fragment in share.changed}
         new = [fragment for share in done for fragment in share.new]
-        if changed or new:
-            old = [fragment.metadata for fragment in dataset.get_fragments()]
-            writer.replace([*(changed.get(fragment.id, fragment) for fragment in old), *new])
+        old = [fragment.metadata for fragment in dataset.get_fragments()]
+        writer.replace([*(changed.get(fragment.id, fragment) for fragment in old), *new])
         writer.mark(last=True)
-        dataset.checkout_latest()
         self._tell(work, rows)
         for part in work.shares:
             self.merged_of[part.region.region_id] += len(part.generations)
+        return writer.dataset
 
 
 def merge_share(context: TableContext, share: MergeShare) -> MergedShare:
