@@ -25,6 +25,7 @@ from memwal_sql.maintain.compact.compactor import Compactor, Extent
 from memwal_sql.maintain.gc.collector import DEFAULT_GRACE, collect_garbage
 from memwal_sql.maintain.index_builder import build_indexes
 from memwal_sql.maintain.merge.merger import Merger
+from memwal_sql.maintain.merge.passes import Passes
 from memwal_sql.maintain.progress import Report, report_nothing
 from memwal_sql.maintain.region_snapshots import note_last_seen, record_regions
 from memwal_sql.state.base_table import BaseTable
@@ -75,8 +76,9 @@ class MaintainedTable(TableHandle):
                 for region in regions_to_merge
                 if {region.name, str(region.region_id)} & set(regions)
             ]
-        merger = Merger(context, self._regions_now, progress or report_nothing)
-        return merger.run(regions_to_merge, self._tracker.loaded)
+        passes = Passes(context, progress or report_nothing)
+        merger = Merger(context, self._regions_now, passes.choose)
+        return merger.run(regions_to_merge, self._tracker.loaded).total()
 
     def compact(
         self,

@@ -12,13 +12,8 @@ from memwal_sql.bulk.replace import Replacement
 from memwal_sql.bulk.rows import RowForm
 from memwal_sql.bulk.stage import FragmentStager, StagedTask, Stager, discard, staging_folder
 from memwal_sql.maintain.compact.compactor import Compactor
-from memwal_sql.maintain.merge.shares import (
-    MergedShare,
-    MergeShare,
-    Run,
-    SharedMerger,
-    merge_share,
-)
+from memwal_sql.maintain.merge.merger import Merger
+from memwal_sql.maintain.merge.shares import MergedShare, MergeShare, Run, Shares, merge_share
 from memwal_sql.read.pinned import PinnedSnapshot, PinnedTable
 from memwal_sql.state.batch_marks import last_complete
 from memwal_sql.storage.region.manifest import RegionManifest
@@ -79,10 +74,10 @@ class SharedTable(MaintainedTable):
         Returns how many generations were merged, by region id.
         """
         self._check_writable("merge")
-        merger = SharedMerger(self._context, self._regions_now, run, tasks)
+        merger = Merger(self._context, self._regions_now, Shares(run, tasks).choose)
         regions = self._collector.regions_to_merge()
-        merger.run(regions, self._tracker.loaded)
-        return {str(region.region_id): merger.merged_of[region.region_id] for region in regions}
+        merged = merger.run(regions, self._tracker.loaded)
+        return {str(region.region_id): merged[region] for region in regions}
 
     def merge_share(self, share: MergeShare) -> MergedShare:
         """Do the work of one task of a merge."""

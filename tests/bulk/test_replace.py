@@ -140,7 +140,7 @@ def test_what_is_made_of_the_old_rows_and_flushed_does_not_show_among_the_new_on
 
     calls = [changes_then]
 
-    def merge_then(*given: Any) -> int:
+    def merge_then(*given: Any) -> Any:
         merged = merge(*given)
         if calls:
             calls.pop()()

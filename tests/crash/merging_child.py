@@ -8,7 +8,7 @@ import lance
 from lance.dataset import DatasetOptimizer, MergeInsertBuilder
 
 from memwal_sql.maintain.compact import compactor
-from memwal_sql.maintain.merge import merger
+from memwal_sql.maintain.merge.passes import Passes
 from tests.crash.doomed import SURVIVED, Death, open_doomed
 
 LANCE_CALLS = (
@@ -24,12 +24,12 @@ LANCE_CALLS = (
 def merge_until_death(uri: str, pass_bytes: int, death: Death, link: Connection) -> None:
     """Merge in passes of so many bytes, build indexes, and compact."""
     table = open_doomed(uri, death, LANCE_CALLS)
-    initialise = merger.Merger.__init__
+    initialise = Passes.__init__
 
-    def in_small_passes(self: merger.Merger, *args: object) -> None:
-        initialise(self, *args, max_pass_bytes=pass_bytes)  # type: ignore[arg-type]
+    def small(self: Passes, *args: object) -> None:
+        initialise(self, *args, max_bytes=pass_bytes)  # type: ignore[arg-type]
 
-    merger.Merger.__init__ = in_small_passes  # type: ignore[assignment, method-assign]
+    Passes.__init__ = small  # type: ignore[assignment, method-assign]
     table.merge()
     table.build_indexes()
     if death.where != "store":  # a compaction puts records of the lease alone

@@ -10,7 +10,8 @@ import lance
 import pyarrow as pa
 
 import memwal_sql as mw
-from memwal_sql.maintain.merge.merger import MAX_PASS_BYTES, Merger
+from memwal_sql.maintain.merge.merger import Merger
+from memwal_sql.maintain.merge.passes import MAX_PASS_BYTES, Passes
 from memwal_sql.maintain.progress import report_nothing
 from memwal_sql.storage.base.merge_token import regions_in
 from tests.model.merging import merged_generations
@@ -86,10 +87,9 @@ def merger_of(table: mw.Table, max_pass_bytes: int = MAX_PASS_BYTES) -> Callable
     """The table's merge, in passes of at most so many bytes."""
 
     def merge() -> int:
-        merger = Merger(
-            table._context, table._regions_now, report_nothing, max_pass_bytes=max_pass_bytes
-        )
+        passes = Passes(table._context, report_nothing, max_pass_bytes)
+        merger = Merger(table._context, table._regions_now, passes.choose)
         base = table._tracker.latest()
-        return merger.run(table._collector.registry.regions(base), base)
+        return merger.run(table._collector.registry.regions(base), base).total()
 
     return merge

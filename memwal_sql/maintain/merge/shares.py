@@ -12,10 +12,9 @@ and the last mark if anybody has merged since.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -31,16 +30,16 @@ from exec_nodes.lance.fragments import fragments_of_task
 from exec_nodes.lance.reading import rows_of, written
 from memwal_sql.maintain.details import dataset_at
 from memwal_sql.maintain.lease import Lease
-from memwal_sql.maintain.merge.merger import Merger, NextMerge, RegionShare, listed
+from memwal_sql.maintain.merge.commit import PassWriter
+from memwal_sql.maintain.merge.merger import Generations, Work, fitting, listed, writer_of
 from memwal_sql.maintain.merge.rows import GenerationRows, codes_of, newest_of, open_rows
-from memwal_sql.maintain.progress import report_nothing
 from memwal_sql.read.region import RegionReader
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.schema import primary_key_of
 from memwal_sql.storage.base.commits import emptied
 from memwal_sql.storage.objects.concurrent import map_remote
-from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
+from memwal_sql.storage.region.manifest import FlushedGeneration
 
 # Generations that are merged by one commit: every task holds their keys.
 _MOST_BYTES = 1_000_000_000
@@ -83,48 +82,37 @@ Run = Callable[[Sequence[MergeShare]], Sequence[MergedShare]]
 """Calls `merge_share` for each share, in tasks."""
 
 
-class SharedMerger(Merger):
-    """Merges as `Merger` does, by work that at most so many tasks share."""
+class Shares:
+    """Chooses what fits into one commit: rows and tombstones take the same one, whose work at most
+    so many tasks share."""
 
-    def __init__(
-        self,
-        context: TableContext,
-        regions_now: Callable[[BaseTable], Sequence[RegionManifest]],
-        run: Run,
-        tasks: int,
-    ) -> None:
-        super().__init__(context, regions_now, report_nothing, max_pass_bytes=_MOST_BYTES)
+    def __init__(self, run: Run, tasks: int) -> None:
         self._run = run
         self._tasks = tasks
-        self.merged_of: Counter[UUID] = Counter()
-        """How many generations were merged, by region."""
 
-    def _in_parts(self, work: NextMerge) -> bool:
-        return True
-
-    def _together(self, base: BaseTable, behind: Mapping[RegionReader, range]) -> list[RegionShare]:
-        """Those that fit into one commit; rows and tombstones take the same one."""
-        counts = Counter[RegionReader]()
-        for region, number in self._fitting(behind):
-            listed(base, region, number)
-            counts[region] += 1
-        return [RegionShare(region, behind[region][:n], ()) for region, n in counts.items()]
-
-    def _merge(self, lease: Lease, work: NextMerge) -> Any:
-        dataset, writer = work.base.dataset, self._writer(work)
-        generations = [
-            [(part.region.region_id, listed(work.base, part.region, n)) for n in part.generations]
-            for part in work.shares
-        ]
-        rows = [sum(flushed.rows or 0 for _, flushed in own) for own in generations]
-        tasks = (work.base.source.rows + sum(rows)) // ShareRows.least
+    def choose(self, base: BaseTable, behind: Generations) -> Work:
+        chosen: dict[RegionReader, list[FlushedGeneration]] = {}
+        for region, number in fitting(behind, _MOST_BYTES):
+            chosen.setdefault(region, []).append(listed(base, region, number))
+        generations = {region: behind[region][: len(parts)] for region, parts in chosen.items()}
+        rows = [sum(part.rows or 0 for part in parts) for parts in chosen.values()]
+        by_id = tuple((region.region_id, part) for region in chosen for part in chosen[region])
+        tasks = (base.source.rows + sum(rows)) // ShareRows.least
         tasks = min(max(tasks, 1), self._tasks)
-        writer.mark(last=False)  # it moves the dataset on
+        merge = partial(self._merge, writer_of(base, generations), by_id, tasks)
+        return Work(generations, rows, in_parts=True, merge=merge)
+
+    def _merge(
+        self,
+        writer: PassWriter,
+        generations: tuple[tuple[UUID, FlushedGeneration], ...],
+        tasks: int,
+        lease: Lease,
+    ) -> Any:
+        writer.mark(last=False)
+        dataset = writer.dataset
         done = self._run(
-            [
-                MergeShare(dataset.version, tuple(chain(*generations)), number, tasks)
-                for number in range(tasks)
-            ]
+            [MergeShare(dataset.version, generations, number, tasks) for number in range(tasks)]
         )
         lease.renew()
         changed = {fragment.id: fragment for share in done for fragment in share.changed}
@@ -132,9 +120,6 @@ class SharedMerger(Merger):
         old = [fragment.metadata for fragment in dataset.get_fragments()]
         writer.replace([*(changed.get(fragment.id, fragment) for fragment in old), *new])
         writer.mark(last=True)
-        self._tell(work, rows)
-        for part in work.shares:
-            self.merged_of[part.region.region_id] += len(part.generations)
         return writer.dataset
 
 
