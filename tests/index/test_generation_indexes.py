@@ -163,7 +163,7 @@ def test_an_index_that_lance_dropped_is_missed_by_nobody(tmp_path: Path) -> None
         writer.upsert(rows(310, 320))
         writer.flush()
     newer, _ = generations(table)
-    assert set(indexes(newer)) == {"id_idx"}
+    assert not indexes(newer)
     assert table.snapshot().indexes == ()
     assert table.full_text_search("body", "word3", 400).num_rows == len(range(3, 320, 7))
     assert table.vector_search("v", rows(315, 316)["v"][0], 1)["id"].to_pylist() == [315]
@@ -181,7 +181,7 @@ def test_indexes_that_lance_made_are_inherited(tmp_path: Path) -> None:
     dataset.create_scalar_index("lang", "INVERTED")
     flush_rows(table, rows(300, 310))
     (source,) = generations(table)
-    assert set(indexes(source)) == {"id_idx", "body_idx", "v_idx"}
+    assert set(indexes(source)) == {"body_idx", "v_idx"}
     maintained = {one.name: one.maintained for one in table.snapshot().indexes}
     assert maintained == {"body_idx": True, "v_idx": True, "lang_idx": False}
     assert table.full_text_search("lang", "en", 400).num_rows == 155
@@ -204,7 +204,7 @@ def test_vectors_move_to_new_centroids_while_both_indexes_are_maintained(tmp_pat
         table.drop_index("v_idx")
         writer.upsert(rows(500, 600))
         writer.flush()
-    kept = [set(indexes(source)) - {"id_idx"} for source in generations(table)]
+    kept = [set(indexes(source)) for source in generations(table)]
     assert kept == [{"v_new"}, {"v_idx", "v_new"}, {"v_idx"}]
     assert [one.name for one in table.snapshot().indexes] == ["v_new"]
     for n in (10, 350, 450, 550):

@@ -22,6 +22,8 @@ from lance.schema import LanceSchema
 from exec_nodes.arrow.ffi_alignment import aligned
 from exec_nodes.arrow.text_columns import column_of
 from exec_nodes.base.secrets import redacted
+from exec_nodes.lance.scan import row_bytes
+from exec_nodes.resident.admission import Admission
 from memwal_sql.errors import InvalidCallError, StoreUnavailableError
 from memwal_sql.life_log import life_log
 from memwal_sql.storage import paths
@@ -153,7 +155,9 @@ def _write_table(
             dataset, lance.LanceOperation.Project(numbered), read_version=dataset.version
         )
         dataset = lance.write_dataset(rows, dataset, mode="append", **settings)
-    if len(primary_key) == 1:
+    # Readers take a smaller one into memory. Native code never asks for it: it has `_pk_index`.
+    is_small = table.num_rows * row_bytes(schema) <= Admission.small
+    if len(primary_key) == 1 and not is_small:
         dataset.create_scalar_index(primary_key[0], "BTREE")
     return dataset
 

@@ -20,6 +20,7 @@ from lance.schema import LanceSchema
 
 import memwal_sql as mw
 from exec_nodes.keys.bloom import BloomFilter
+from exec_nodes.resident.admission import Admission
 from memwal_sql.maintain.checks.findings import FINDINGS, Severity
 from memwal_sql.maintain.checks.keys import KeysInMemory
 from memwal_sql.maintain.checks.run import Passes
@@ -51,7 +52,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table = create(folder, regions=2)
     flush(table, rows(0, 19, 1))
     merge_all(table)
-    with table.writer() as writer:
+    with Admission.set(small=-1), table.writer() as writer:  # with btrees, as of large generations
         for n in (2, 3):
             writer.upsert(rows(10 * n, 10 * n + 15, n))
             writer.flush()

@@ -53,7 +53,8 @@ def _sql(table: Any) -> Any:
 @pytest.fixture
 def generation(table: Any, uri: str) -> Path:
     """The folder of the only flushed generation, with the keys 1 and 10."""
-    flush_rows(table, make_rows(1, 10, text="flushed"))
+    with Admission.set(small=-1):  # with a btree, as a large one
+        flush_rows(table, make_rows(1, 10, text="flushed"))
     (manifest,) = manifests(uri).values()
     (flushed,) = manifest.flushed_generations
     return Path(uri) / "_mem_wal" / str(manifest.region_id) / flushed.path
