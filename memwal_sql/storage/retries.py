@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from random import uniform
 from typing import TypeVar
-
-from tenacity import RetryCallState, Retrying, retry_if_exception
-from tenacity.wait import wait_random_exponential
 
 from exec_nodes.base.thresholds import Thresholds
 from memwal_sql.errors import ConflictError, ContentionError
@@ -49,23 +47,20 @@ def with_retries(
     `name` tells the log what is tried. Raises the error of the last attempt, which is made before
     the caller's deadline.
     """
-
-    def log(state: RetryCallState) -> None:
-        error = state.outcome and state.outcome.exception()
-        attempt, reason = state.attempt_number, type(error).__name__
+    attempt, pause = 1, Pauses.first
+    while True:
+        try:
+            return call()
+        except unless:
+            raise
+        except on as error:
+            if attempt >= attempts or not when(error) or remaining() <= 0:
+                raise
+            reason = type(error).__name__
         _log.debug("%s: tried again after attempt %d, %s", name, attempt, reason)
-
-    def again(error: BaseException) -> bool:
-        return isinstance(error, on) and not isinstance(error, unless) and when(error)
-
-    return Retrying(
-        retry=retry_if_exception(again),
-        wait=wait_random_exponential(multiplier=Pauses.first, max=Pauses.longest),
-        stop=lambda state: state.attempt_number >= attempts or remaining() <= 0,
-        sleep=lambda seconds: sleep(min(seconds, remaining())),
-        before_sleep=log,
-        reraise=True,
-    )(call)
+        drawn = uniform(0, min(pause, Pauses.longest))  # noqa: S311 (of a pause)
+        sleep(min(drawn, remaining()))
+        attempt, pause = attempt + 1, 2 * pause
 
 
 def over_conflicts(
