@@ -70,6 +70,8 @@ class BaseIndexes:
 
     def recipes(self) -> tuple[IndexRecipe, ...]:
         """How to build those that are maintained."""
+        if not self.names:
+            return ()
         return tuple(
             IndexRecipe(info, self._arguments(info, index))
             for info, index in self._searchable()

@@ -113,8 +113,8 @@ def _big_endian(numbers: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> np.ndar
 
 
 def _fixed(octets: np.ndarray) -> pa.Array:
-    tagged = np.insert(octets, 0, _NOT_NULL[0], axis=1).astype(np.uint8)
-    width = tagged.shape[1]
-    buffer = pa.py_buffer(np.ascontiguousarray(tagged))
-    fixed = pa.Array.from_buffers(pa.binary(width), len(tagged), [None, buffer])
+    width = octets.shape[1] + 1
+    tagged = np.full((len(octets), width), _NOT_NULL[0], np.uint8)
+    tagged[:, 1:] = octets
+    fixed = pa.Array.from_buffers(pa.binary(width), len(tagged), [None, pa.py_buffer(tagged)])
     return fixed.cast(pa.binary())

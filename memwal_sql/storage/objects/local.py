@@ -14,7 +14,8 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 
 from exec_nodes.base.tasks import map_in_threads
@@ -134,14 +135,14 @@ class LocalStore:
         """Sync all files and folders below a folder, or one object, and the folders above it."""
         full = self._full(folder) if folder else self._root
         with _writing(full):
-            below = [*_tree(full)]
-            above = []
+            syncs = [partial(_sync_existing, path) for path in _tree(full)]
+            above = [] if folder else [*_parents(self._root)]
             while len(full) > len(self._root):
                 full = os.path.dirname(full)
                 above.append(full)
+            syncs += [partial(sync_path, path) for path in above]
             # File systems join what is synced at the same time into one commit of their journal.
-            map_in_threads(_sync_existing, below, _PARALLEL_SYNCS)
-            map_in_threads(sync_path, above if folder else _parents(self._root), _PARALLEL_SYNCS)
+            map_in_threads(_made, syncs, _PARALLEL_SYNCS)
 
     def refuse_links(self, folders: Sequence[str] = ()) -> None:
         """One `lstat` a folder; without any, all below the root are walked."""
@@ -288,6 +289,10 @@ def _parents(folder: str) -> Iterator[str]:
     while not os.path.ismount(folder) and os.access(above := os.path.dirname(folder), os.R_OK):
         yield above
         folder = above
+
+
+def _made(call: Callable[[], None]) -> None:
+    call()
 
 
 def _sync_existing(path: str) -> None:
