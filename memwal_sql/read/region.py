@@ -164,6 +164,10 @@ class RegionReader:
             return manifest
         return replace(manifest, region_values=self.values)
 
+    def note_newest(self, manifest: RegionManifest, began: float) -> None:
+        """Note that a probe which `began` then found no newer manifest, see `RegionProbe`."""
+        self._probes.note(manifest.version, began)
+
     def advance(self, manifest: RegionManifest) -> None:
         """Note a manifest, unless it is older than the newest.
 

@@ -89,6 +89,15 @@ class RegionProbe:
             if self._is_newest:
                 probes.note(self.manifest.version, self._began)
 
+    @property
+    def holds(self) -> bool:
+        """Whether no newer manifest can have led to deletions yet, as `newer` found none: then all
+        that was read since of the log above this one is there."""
+        probes = self._probes
+        if not probes.remote or self._in_order or not self._is_newest:
+            return False
+        return probes.clock() - self._since < ReadWindow.seconds
+
     def newer(self) -> RegionManifest | None:
         """The newest manifest, read in order, if there is a newer one. Asks `questions` unless they
         are answered."""

@@ -25,6 +25,9 @@ from planner.regions.ids import lancedb_id
 from planner.regions.pruning import pinned_values
 from planner.regions.values import RegionValue
 
+Recent = tuple[RegionManifest, float | None]
+"""A manifest, and when a probe of it began that found none above it."""
+
 
 class RegionRegistry:
     """Finds the regions of one table, and keeps a reader for each. Safe to use from several
@@ -159,13 +162,14 @@ class RegionRegistry:
         self.pass_over(passed_over)
         if new:
             # They may belong to a table that was made again: then this raises.
-            manifests: list[RegionManifest | None] = []
-            check = (lambda: None) if self._pinned else self._tracker.latest_verified
-            find = partial(map_remote, self._remote, self._first_manifest, new)
-            run_with(self._remote, check, lambda: manifests.extend(find()))
-            for manifest in manifests:
-                if manifest is not None:
-                    self.reader(manifest, base)
+            recent: list[Recent | None] = []
+            check = (lambda: None) if self._pinned else self._tracker.check_same
+            find = partial(map_remote, self._remote, self._recent, new)
+            run_with(self._remote, check, lambda: recent.extend(find()))
+            for manifest, began in filter(None, recent):
+                reader = self.reader(manifest, base)
+                if began is not None:
+                    reader.note_newest(manifest, began)
 
     def pass_over(self, folders: Set[str]) -> None:
         """Note the folders of all regions that are known and not loaded; among them may be some
@@ -259,9 +263,11 @@ class RegionRegistry:
         except CorruptFileError:
             return None
 
-    def _first_manifest(self, region_id: UUID) -> RegionManifest | None:
+    def _recent(self, region_id: UUID) -> Recent | None:
+        began = self._context.clock()
         try:
-            manifest = RegionManifests(self._context.store, region_id).recent()
+            manifest, is_newest = RegionManifests(self._context.store, region_id).recent()
         except NotFoundError:
             return None  # a folder whose creator has not written its manifest yet
-        return with_values(self._context, self._tracker.loaded, manifest)
+        manifest = with_values(self._context, self._tracker.loaded, manifest)
+        return manifest, began if is_newest else None

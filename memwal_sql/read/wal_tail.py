@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from threading import Lock
 
@@ -12,8 +13,9 @@ from memwal_sql.read.log_end import LogEnd
 from memwal_sql.read.region_probe import RegionProbe, RegionProbes
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
-from memwal_sql.state.replay import Replay, memtables_of, read_ahead
+from memwal_sql.state.replay import Entries, Replay, memtables_of, read_ahead
 from memwal_sql.state.tail import Tail
+from memwal_sql.storage.objects.concurrent import run_with
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.wal.log import WalEntry
 from memwal_sql.storage.wal.torn import is_skipped
@@ -87,6 +89,8 @@ class WalTail:
                 newer = probe.newer()
                 if newer is None and (probe.log_goes_on or self._unsure):
                     whole = self._follow(manifest.wal_entry_position_last_seen)
+                    if whole and probe.holds:
+                        break
                     # Missing entries may be flushed by now.
                     latest = RegionProbe(self._probes, manifest).latest()
                     newer = None if latest is manifest else latest
@@ -149,14 +153,26 @@ class WalTail:
         self._unsure = not whole
         return whole
 
+    def _listed(self) -> Entries:
+        """The entries up to the end that a listing gives, where reading ahead saves round trips.
+        The next one, which is there as a rule, is read meanwhile."""
+        first, read = self._next, dict[int, WalEntry]()
+
+        def read_next() -> None:
+            with suppress(TornEntryError):  # it is read again
+                entry = self._wal.read(first)
+                if entry is not None:
+                    read[first] = entry
+
+        last = run_with(True, self._end.last, read_next)
+        return read_ahead(self._wal, first, max(last, *read, 0) + 1, read)
+
     def _read_on(self, complete: int) -> bool:
-        # Where reading ahead saves round trips, a listing gives the end.
-        last = self._end.last() if self._wal.remote else None
-        for position, entry in read_ahead(
-            self._wal, self._next, None if last is None else last + 1
-        ):
+        listed = self._wal.remote
+        entries = self._listed() if listed else read_ahead(self._wal, self._next, None)
+        for position, entry in entries:
             if entry is None:  # collected, lost, or the end
-                return last is None and not self._wal.is_lost(position)
+                return not (listed or self._wal.is_lost(position))
             if isinstance(entry, TornEntryError):
                 if position <= complete and not is_skipped(self._wal, position):
                     raise entry

@@ -213,6 +213,11 @@ class BaseTracker:
         newer, same = ask_remote(self._context.store.remote, probes)
         return self.reload() if newer or not same else loaded
 
+    def check_same(self) -> None:
+        """Raise ReopenError when another table is there than the loaded one."""
+        if not self._is_the_same(self.loaded):
+            self.reload()
+
     def reload(self) -> BaseTable:
         """Ask Lance for the latest version, whatever the probes say.
 

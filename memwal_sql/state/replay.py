@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, islice
 from typing import TypeVar
@@ -20,6 +20,7 @@ from planner.model import TableInfo
 _READ_AHEAD = 16
 
 MakeMemTable = Callable[[int], MemTable]
+Entries = Iterator[tuple[int, WalEntry | TornEntryError | None]]
 E = TypeVar("E", bound=MemWalError)
 
 
@@ -171,15 +172,15 @@ class Replay:
 
 
 def read_ahead(
-    wal: Wal, first: int, end: int | None
-) -> Iterator[tuple[int, WalEntry | TornEntryError | None]]:
+    wal: Wal, first: int, end: int | None, read: Mapping[int, WalEntry] | None = None
+) -> Entries:
     """The entry at each position from `first` up to `end`, exclusive, or without end; None for a
-    missing one.
+    missing one. Some have been `read` before.
 
     On an object store several are read at once; a local file is faster than a thread's turn.
     """
     positions = count(first) if end is None else range(first, end)
-    return _read_entries(wal, positions, TornEntryError)
+    return _read_entries(wal, positions, TornEntryError, read or {})
 
 
 def read_listed(
@@ -187,17 +188,17 @@ def read_listed(
 ) -> Iterator[tuple[int, WalEntry | MemWalError | None]]:
     """The entry at each of `positions`, or the error of reading it; None if there is none. Reads
     ahead as `read_ahead` does."""
-    return _read_entries(wal, positions, MemWalError)
+    return _read_entries(wal, positions, MemWalError, {})
 
 
 def _read_entries(
-    wal: Wal, positions: Iterable[int], expected: type[E]
+    wal: Wal, positions: Iterable[int], expected: type[E], read_before: Mapping[int, WalEntry]
 ) -> Iterator[tuple[int, WalEntry | E | None]]:
     """The entry at each of `positions`; errors of the `expected` kind are returned in its place."""
 
     def read(position: int) -> WalEntry | E | None:
         try:
-            return wal.read(position)
+            return read_before.get(position) or wal.read(position)
         except expected as error:
             return error
 

@@ -197,29 +197,23 @@ def test_a_strong_read_is_of_one_state_since_it_began(
     read = Follower() if isinstance(read, type) else read
     life = Life(fast_folder)
     table = opened_over(life.table.uri, HookedStore)
-
-    def cold() -> mw.Table:
-        """Of a base, a generation and an entry nothing is known."""
-        life.merge()
-        life.write()
-        life.writer.flush()
-        return opened_over(life.table.uri, HookedStore)
-
     if warm:
         stride = 1 if IS_SOAK else 7
         _read_while(change, life, _read_before(table, life, read), reader_of, read, stride)
     else:
+        cold = _opened_cold(life, HookedStore)
         _read_while(change, life, cold, reader_of, read, stride=1 if IS_SOAK else 11)
 
 
 @pytest.mark.parametrize(
-    ("reader_of", "change", "turned"),
+    ("reader_of", "change", "warm", "turned"),
     [
-        (reader_of, change, turned)
-        for number, (reader_of, change) in enumerate(
+        (*case, turned)
+        for number, case in enumerate(
             [
-                *product([nullcontext, as_another_process], CHANGES),
-                (as_another_process, Life.collect),
+                *product([nullcontext, as_another_process], CHANGES, [True]),
+                (as_another_process, Life.collect, True),
+                *product([as_another_process], CHANGES, [False]),
             ]
         )
         for turned in (range(6) if IS_SOAK else [(SEED + number) % 6])
@@ -229,6 +223,7 @@ def test_whatever_the_order_of_answers_that_were_asked_for_side_by_side(
     fast_folder: Path,
     change: Callable[[Life], None],
     reader_of: Callable[[], AbstractContextManager[None]],
+    warm: bool,
     turned: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -245,10 +240,31 @@ def test_whatever_the_order_of_answers_that_were_asked_for_side_by_side(
 
     monkeypatch.setattr(concurrent, "map_in_threads", in_turn)
     life = Life(fast_folder, remote=True)
-    table = opened_over(life.table.uri, lambda store: HookedStore(Remote(store)))
-    object.__setattr__(table._context, "clock", lambda: life.now)
+
+    def by_requests(store: Any) -> HookedStore:
+        return HookedStore(Remote(store))
+
     read = (_scan, _get)[turned % 2]
-    _read_while(change, life, _read_before(table, life, read), reader_of, read)
+    if warm:
+        table = opened_over(life.table.uri, by_requests)
+        object.__setattr__(table._context, "clock", lambda: life.now)
+        _read_while(change, life, _read_before(table, life, read), reader_of, read)
+    else:
+        cold = _opened_cold(life, by_requests)
+        _read_while(change, life, cold, reader_of, read, stride=1 if IS_SOAK else 7)
+
+
+def _opened_cold(life: Life, wrap: Callable[[Any], HookedStore]) -> Callable[[], mw.Table]:
+    def opened() -> mw.Table:
+        """Of a base, a generation and an entry nothing is known."""
+        life.merge()
+        life.write()
+        life.writer.flush()
+        table = opened_over(life.table.uri, wrap)
+        object.__setattr__(table._context, "clock", lambda: life.now)
+        return table
+
+    return opened
 
 
 def _read_before(

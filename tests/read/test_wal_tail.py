@@ -13,11 +13,13 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.read import region
 from memwal_sql.storage import paths
+from memwal_sql.storage.objects.concurrent import ReadWindow
 from memwal_sql.storage.objects.local import LocalStore
 from memwal_sql.table import writing
 from tests.each import each
 from tests.model.merging import manifests
 from tests.model.opened import Remote, opened_over
+from tests.model.process import as_another_process
 from tests.model.writing import flush_rows, upsert_rows
 from tests.write.hooked_store import Call, HookedStore
 
@@ -57,6 +59,33 @@ def test_entries_that_are_flushed_by_now_are_not_read(tmp_path: Path) -> None:
         writer.upsert(rows(5))
         assert reader.get([1])["v"].to_pylist() == [5]
         assert len(read) == 1
+
+
+def test_a_log_that_goes_while_it_is_read_is_not_empty(tmp_path: Path) -> None:
+    """What a flush has made needless may be deleted, to the last entry, before it is listed."""
+    table = mw.create_table(tmp_path / "t", SCHEMA, "id")
+    reader = opened_over(table.uri, lambda store: HookedStore(Remote(store)))
+    moment = 0.0
+    object.__setattr__(reader._context, "clock", lambda: moment)
+    with table.writer() as writer:
+        writer.upsert(rows(1))
+        writer.flush()
+        writer.upsert(rows(2))  # is read while the log is listed
+        writer.upsert(rows(3))
+
+        def hook(operation: str, path: str, call: Call) -> Any:
+            nonlocal moment
+            if operation == "list" and path.endswith("/wal") and not moment:
+                writer.flush()
+                for entry in Path(table.uri).glob("_mem_wal/*/wal/*"):
+                    entry.unlink()
+                moment = ReadWindow.seconds
+            return call()
+
+        reader._context.store.hook = hook
+        with as_another_process():
+            assert reader.scan().read_all()["v"].to_pylist() == [3, 3]
+        assert moment
 
 
 @pytest.mark.parametrize("how", ["gone", "folder"])

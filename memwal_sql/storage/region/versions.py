@@ -117,17 +117,23 @@ class RegionManifests:
         """
         return self._latest_from(hint.version if hint is not None else self._read_hint(), hint)
 
-    def recent(self) -> RegionManifest:
+    def recent(self) -> tuple[RegionManifest, bool]:
         """A version that was the newest when the hint was written, for who looks for newer ones
-        anyway; the newest where the hint names none that is in use. Raises as `latest`."""
+        anyway; the newest where the hint names none that is in use. Also whether, on an object
+        store, none was above it when it was there. Raises as `latest`."""
         hinted = self._read_hint()
         # A hint file of 1 may be as old as the region, see `_latest_from`.
         if hinted is not None and hinted > 1:
             with contextlib.suppress(CorruptFileError):  # a newer one may be whole
-                hinted_manifest = self._in_use(hinted, None)
-                if hinted_manifest is not None:
-                    return hinted_manifest
-        return self.latest()
+                manifests: list[RegionManifest | None] = []
+                is_newest = run_with(
+                    self.remote,
+                    lambda: self.remote and not self.exists(hinted + 1),
+                    lambda: manifests.append(self._in_use(hinted, None)),
+                )
+                if manifests[0] is not None:
+                    return manifests[0], is_newest
+        return self.latest(), False
 
     def newer(self, than: RegionManifest) -> RegionManifest | None:
         """The newest version when it is newer than `than`, else None."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from typing import cast
 from uuid import UUID, uuid4
 
 import pyarrow as pa
@@ -27,6 +28,7 @@ from memwal_sql.storage.region.versions import (
     RegionManifests,
 )
 from tests.model.faults import Fault, FaultyStore, Kind
+from tests.model.opened import Remote
 from tests.model.racing import contest
 
 REGION = UUID("6433efc6-ea99-4fb5-9138-e4f3486995b4")
@@ -323,8 +325,10 @@ def test_a_recent_version_is_in_use_whatever_the_hint_says(
     if hint is not None:
         data = b'{"version":%d}' % hint if isinstance(hint, int) else b"x"
         store.put(paths.version_hint_path(REGION), data)
-    found = RegionManifests(store, REGION).recent()
+    found, is_newest = RegionManifests(cast(ObjectStore, Remote(store)), REGION).recent()
     in_use = collected + 2 if collected else 2
+    assert is_newest == (hint == 4 and in_use <= 4)  # it is not known of a listed one
+    assert RegionManifests(store, REGION).recent() == (found, False)
     assert found.version == (hint if isinstance(hint, int) and in_use <= hint <= 4 else 4)
 
 
@@ -335,7 +339,7 @@ def test_a_damaged_version_that_a_hint_names_is_passed_over_for_a_newer_one(
         put_version(store, version)
     store.put(paths.manifest_path(REGION, 2), b"damaged")
     store.put(paths.version_hint_path(REGION), b'{"version":2}')
-    assert RegionManifests(store, REGION).recent().version == 3
+    assert RegionManifests(store, REGION).recent()[0].version == 3
 
 
 def test_a_hint_that_can_not_be_written_does_no_harm(store: ObjectStore) -> None:
