@@ -237,7 +237,7 @@ class PlanStale:
     def _opened(self) -> bool:
         closed = [source for source in self.sources if not source.ready]
         if closed:
-            map_concurrently(lambda source: source.open(self.columns), closed)
+            map_concurrently(lambda source: source.open(self.columns, whole=self.whole), closed)
         unread = [source for source in self.masks if not source.ready]
         if unread:
             map_concurrently(lambda source: source.open(), unread)

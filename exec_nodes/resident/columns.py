@@ -126,15 +126,16 @@ class FragmentColumns:
             columns.append(kept.values.take(places))
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
-    def keep(self, fragments: Iterable[Any], schema: pa.Schema) -> None:
-        """Read and keep the missing stored columns of `schema` of some fragments."""
+    def keep(self, fragments: Iterable[Any], schema: pa.Schema, most: int | None = None) -> None:
+        """Read and keep the missing stored columns of `schema` of some fragments, and not many more
+        than `most` bytes."""
         unread: dict[tuple[pa.Field, ...], list[Any]] = {}
         for fragment in fragments:
             fields = tuple(field for field in schema if not self._is_kept(fragment, field))
             unread.setdefault(fields, []).append(fragment)
         for fields, some in unread.items():
             if fields:
-                room = self.largest * len(fields)
+                room = self.largest * len(fields) if most is None else most
                 for _ in self.read(some, pa.schema(fields), room, beyond=False):
                     pass
 

@@ -181,13 +181,18 @@ class LanceSource(LanceVersion):
         small = self._is_small([*self.info.primary_key, *self._tombstone])
         return small or self.store.get(self._keys_key) is not None
 
-    def open(self, columns: Sequence[str] = ()) -> None:
-        """See `Source.open`. What is kept decoded is read at once with the keys."""
+    def open(self, columns: Sequence[str] = (), *, whole: bool = False) -> None:
+        """See `Source.open`. Columns that are small are read at once with the keys: on an object
+        store a base table takes as many round trips as a generation, which go together then."""
         _ = self.rows, self.parts
         names = list(dict.fromkeys([*self.info.primary_key, *self._tombstone, *columns]))
-        if self._is_small(names):
-            with lance_errors(self.name, self.place):
+        with lance_errors(self.name, self.place):
+            if self._is_small(names):
                 self._decoded(names)
+            elif whole and self.only is None and self._kept.ids.keys() >= set(names):
+                schema = self._schema_of(names)
+                if self._fits(schema):
+                    self._kept.keep(self._kept.fragments.values(), schema, Admission.small)
 
     def scan(
         self,

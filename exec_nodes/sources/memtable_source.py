@@ -66,7 +66,7 @@ class MemTableSource:
         """The first rows of these."""
         return replace(self, rows=rows)
 
-    def open(self, columns: Sequence[str] = ()) -> None:
+    def open(self, columns: Sequence[str] = (), *, whole: bool = False) -> None:
         """Nothing to open."""
 
     def scan(

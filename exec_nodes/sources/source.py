@@ -119,8 +119,8 @@ class Source(Protocol):
     def keys_at_hand(self) -> bool:
         """Whether `keys` of a source that was opened takes no I/O."""
 
-    def open(self, columns: Sequence[str] = ()) -> None:
-        """Make it ready; `columns` and the keys are going to be read.
+    def open(self, columns: Sequence[str] = (), *, whole: bool = False) -> None:
+        """Make it ready; `columns` and the keys are going to be read, of all rows if `whole`.
 
         Raises SourceGoneError if its files are gone.
         """

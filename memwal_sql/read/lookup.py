@@ -7,6 +7,7 @@ its bloom filter, and the base table last.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 
@@ -16,8 +17,10 @@ import pyarrow as pa
 
 from exec_nodes.arrow.large_columns import taken
 from exec_nodes.base.columns import KEY_POSITION, TOMBSTONE
+from exec_nodes.base.tasks import map_concurrently
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.sources.source import Source
+from memwal_sql.errors import MemWalError
 from memwal_sql.read.region import RegionReader
 from memwal_sql.read.snapshots import SnapshotCollector
 from memwal_sql.state.base_table import BaseTable
@@ -44,7 +47,7 @@ def get(
             sources.extend(collector.sources(base, regions, meanwhile))
 
         if collector.takes_a_while:
-            run_with(True, partial(read, None), partial(row.read, ()))
+            run_with(True, partial(read, partial(_load_filters, keys)), partial(row.read, ()))
         else:
             read(row.read)
         return find_one(keys, chain(*sources, (row,)), output)
@@ -58,6 +61,12 @@ def get(
 
     parts = zip(collector.routed_sources(base, route), places, strict=True)
     return _collect(keys, parts, base.source, output)
+
+
+def _load_filters(key: KeyBatch, sources: list[Source]) -> None:
+    """Load bloom filters side by side that are asked about a key, one after the other, later."""
+    with suppress(MemWalError):  # met again by who needs the filter
+        map_concurrently(lambda source: source.might_contain(key), sources)
 
 
 def _regions_of(collector: SnapshotCollector, base: BaseTable, key: Hashable) -> list[RegionReader]:

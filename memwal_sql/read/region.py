@@ -116,8 +116,8 @@ class PendingRead:
     since: int = 0
 
     @property
-    def sources_in_memory(self) -> tuple[Source, ...]:
-        """The sources of the last read, and these MemTables; takes no request."""
+    def sources_by_now(self) -> tuple[Source, ...]:
+        """The sources of the last read, or of the manifest, and these MemTables."""
         unmerged = self.state.unmerged
         memtables = self.state.tail.memtables if self.tail is None else self.tail.memtables
         return (*memtables, *(() if unmerged is None else unmerged[2]))
@@ -199,6 +199,10 @@ class RegionReader:
         flushed between the two are in both, and dropped later.
         """
         state = self._state if base is None else self._of_columns(base)
+        if base is not None and state.unmerged is None and self._context.store.remote:
+            with suppress(StaleBaseError, MemWalError):  # perhaps not with the newest manifest
+                self.sources(base, state.manifest, ())
+                state = self._state
         since = self.seen if since is None else since
         writer = live_writer(self._context.identity, self.region_id) if strong else None
         if writer is not None and not same_columns(writer.entry_schema, state.stored):

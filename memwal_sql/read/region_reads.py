@@ -4,6 +4,7 @@ and T12)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from uuid import UUID
 
@@ -12,6 +13,7 @@ from memwal_sql.life_log import life_log
 from memwal_sql.read.base_versions import BaseVersions
 from memwal_sql.read.closed import Place, RegionRead, TableRead, read_closed
 from memwal_sql.read.index_lag import IndexGaps
+from memwal_sql.read.planning import Planner, opened
 from memwal_sql.read.region import RegionReader, Unflushed
 from memwal_sql.read.region_probe import run_probes
 from memwal_sql.read.registry import RegionRegistry
@@ -50,20 +52,22 @@ class RegionReads(BaseVersions):
         *,
         strong: bool,
         since: Since | None = None,
+        planner: Planner | None = None,
     ) -> TableRead:
         """The regions that the filters leave, with their unflushed rows if it is `strong`; to be
         closed, alone or, with what was `seen` of all tables before, among others, and then given to
         `snapshot_of`. They have the marks of all transactions `since` then, or else since the
-        previous read."""
+        previous read. For `planner`, see `SnapshotCollector.snapshot`."""
         registry, info = self.registry, base.info
         reads: dict[RegionReader, Unflushed] = {}
 
         def read_chosen(
-            regions: list[RegionReader], since: Since | None
+            regions: list[RegionReader], since: Since | None, planner: Planner | None = None
         ) -> tuple[RegionReader, ...]:
             chosen = prune(filters, regions, info.region_specs, info.schema)
             new = [reader for reader in chosen if reader not in reads]
-            unflushed = self._read_regions(base, new, strong=strong, since=since)
+            meanwhile = None if planner is None else partial(self._open, base, new, planner)
+            unflushed = self._read_regions(base, new, meanwhile, strong=strong, since=since)
             reads.update(zip(new, unflushed, strict=True))
             return chosen
 
@@ -71,6 +75,7 @@ class RegionReads(BaseVersions):
         find_new = partial(registry.find_new_regions, base, lambda view: view.chosen(filters))
         regions, known_regions = registry.pinned_by(base, filters), len(registry)
         are_all, listed = regions is not None, list[RegionReader]()
+        first_planner = None
         if regions is None:
             if since is not None or (self._context.store.remote and registry):
                 readers = registry.live(base, registry.loaded())
@@ -81,12 +86,13 @@ class RegionReads(BaseVersions):
                 )
                 since = {}  # regions found now may be newer than the reads of the others
             else:
+                first_planner = planner
                 before = self.seen()
                 find_new()
                 since = {**self.seen(), **before}
             listed = regions = registry.live(base, registry.loaded())
             known_regions = len(regions)
-        chosen = read_chosen(regions, since)
+        chosen = read_chosen(regions, since, first_planner)
         pruned = known_regions + registry.passed_over - len(chosen)
         if pruned:
             every = pruned + len(chosen)
@@ -94,6 +100,13 @@ class RegionReads(BaseVersions):
         region_reads = [RegionRead(reader, reads[reader]) for reader in chosen]
         open_of = None if are_all else self._context.incarnation
         return TableRead(base, region_reads, pruned, open_of, listed)
+
+    def _open(
+        self, base: BaseTable, regions: Sequence[RegionReader], planner: Planner, _: list[Source]
+    ) -> None:
+        reads = [RegionRead(region, Unflushed(region.manifest, Tail())) for region in regions]
+        with suppress(Exception):  # whoever needs the same files meets the error
+            opened(planner(self.snapshot_of(TableRead(base, reads), {})))
 
     def seen(self) -> Since:
         """The WAL positions up to which earlier reads have taken in the regions known by now. To be
@@ -139,7 +152,7 @@ class RegionReads(BaseVersions):
         meanwhile: Callable[[list[Source]], None] | None = None,
     ) -> list[tuple[Source, ...]]:
         """The sources of each region, with its unflushed rows. On a remote store `meanwhile` is
-        called with the sources that are in memory."""
+        called with the sources that are known by now."""
         if len(regions) == 1:  # nothing to close
             (unflushed,) = self._read_regions(base, regions, meanwhile, strong=True)
             sources = [regions[0].sources(base, unflushed.manifest, unflushed.tail.memtables)]
@@ -210,13 +223,15 @@ class RegionReads(BaseVersions):
         pairs = zip(regions, reads, strict=True)
         if not self._context.store.remote:
             return [region.end_read(pending) for region, pending in pairs]
-        ask_regions = partial(run_probes, [pending.probe for pending in reads])
+
+        def end_reads() -> list[Unflushed]:
+            run_probes(pending.probe for pending in reads)
+            return map_remote(True, lambda pair: pair[0].end_read(pair[1]), pairs)
+
         if meanwhile is None:
-            ask_regions()
-        else:
-            sources_known = [source for pending in reads for source in pending.sources_in_memory]
-            run_with(True, ask_regions, partial(meanwhile, sources_known))
-        return map_remote(True, lambda pair: pair[0].end_read(pair[1]), pairs)
+            return end_reads()
+        sources_known = [source for pending in reads for source in pending.sources_by_now]
+        return run_with(True, end_reads, partial(meanwhile, sources_known))
 
 
 def sources_of(

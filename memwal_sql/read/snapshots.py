@@ -13,6 +13,7 @@ from exec_nodes.sources.lance_source import LanceSource
 from memwal_sql.errors import InvalidCallError, MemWalError, RepairError, SourceGoneError
 from memwal_sql.read.closed import TableRead, read_closed
 from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot, PinnedTable
+from memwal_sql.read.planning import Planner
 from memwal_sql.read.recorded import RecordedView, recorded_view
 from memwal_sql.read.region import RegionReader, gap_error
 from memwal_sql.read.region_reads import RegionReads, sources_of
@@ -84,18 +85,24 @@ class SnapshotCollector(RegionReads):
         return taken[0] if taken and base is first_base else self.over_base(base, take)
 
     def snapshot(
-        self, base: BaseTable, consistency: str, filters: Sequence[Predicate] = ()
+        self,
+        base: BaseTable,
+        consistency: str,
+        filters: Sequence[Predicate] = (),
+        planner: Planner | None = None,
     ) -> Snapshot:
         """A consistent state of the table over a base version, without the regions that `filters`
         rule out.
 
         `"eventual"` reads the regions recorded in the MemWAL index, `"manifest"` the region
-        manifests, `"strong"` the unflushed rows of every writer too.
+        manifests, `"strong"` the unflushed rows of every writer too. On a remote store the first
+        query opens the plan that `planner` makes without unflushed rows while it reads the logs.
         """
         if self.pinned or consistency == "eventual":
             snapshot = self._recorded(base, filters)
         else:
-            snapshot = self._current(base, filters, strong=consistency == "strong")
+            strong = consistency == "strong"
+            snapshot = self._current(base, filters, planner, strong=strong)
         missing = None if self.pinned else partial(self._missing, snapshot, consistency, filters)
         return replace(snapshot, indexes=base.indexes.infos, missing=missing)
 
@@ -162,10 +169,19 @@ class SnapshotCollector(RegionReads):
 
         return self._over_latest(mergeable)
 
-    def _current(self, base: BaseTable, filters: Sequence[Predicate], *, strong: bool) -> Snapshot:
+    def _current(
+        self,
+        base: BaseTable,
+        filters: Sequence[Predicate],
+        planner: Planner | None = None,
+        *,
+        strong: bool,
+    ) -> Snapshot:
         if not strong:
-            return self.snapshot_of(self.read(base, filters, strong=False), {})
-        (read,), tails = read_closed(lambda: (self.read(base, filters, strong=True),))
+            return self.snapshot_of(self.read(base, filters, strong=False, planner=planner), {})
+        (read,), tails = read_closed(
+            lambda: (self.read(base, filters, strong=True, planner=planner),)
+        )
         return self.snapshot_of(read, tails)
 
     def _pin_logs(self, base: BaseTable, filters: Sequence[Predicate]) -> PinnedSnapshot:

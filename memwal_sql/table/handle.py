@@ -135,7 +135,8 @@ class TableHandle:
         version that queries read; for `filters`, see `snapshot`."""
 
         def planned(base: BaseTable) -> Node:
-            return opened(planner(self._collector.snapshot(base, consistency, filters)))
+            snapshot = self._collector.snapshot(base, consistency, filters, planner)
+            return opened(planner(snapshot))
 
         return self._collector.query(consistency, planned)
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyarrow.dataset import Dataset
 
+from exec_nodes.node import Node
 from memwal_native import MountedTable
 from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.read.planning import batches, opened, scan, stream, watched
@@ -21,7 +22,7 @@ from memwal_sql.state.base_table import BaseTable
 from memwal_sql.table.dataset import TableDataset
 from memwal_sql.table.lazy_frame import lazy_frame
 from memwal_sql.table.writing import WrittenTable
-from planner.model import Query
+from planner.model import Query, Snapshot
 
 T = TypeVar("T")
 
@@ -136,8 +137,11 @@ class ScannedTable(WrittenTable):
         if filter is not None:
             return self._scanned(_count, (), filter, None, consistency)
 
+        def plan(snapshot: Snapshot) -> Node:
+            return scan(Query(()), snapshot)
+
         def counted(base: BaseTable) -> int:
-            node = scan(Query(()), self._collector.snapshot(base, consistency))
+            node = plan(self._collector.snapshot(base, consistency, (), plan))
             statistics = node.statistics
             if statistics.exact and statistics.num_rows is not None:
                 return statistics.num_rows
@@ -176,10 +180,13 @@ class ScannedTable(WrittenTable):
             filters = () if condition is None else pushed_filters(condition, schema)
             if filters is None:
                 return use(datafusion_scan(self, names, str(condition), limit, consistency))
+
+            def plan(snapshot: Snapshot) -> Node:
+                return scan(Query(names, analyzed(filters, snapshot), limit), snapshot)
+
             ruling = [filter_.predicate for filter_ in filters]
-            snapshot = self._collector.snapshot(base, consistency, ruling)
-            query = Query(names, analyzed(filters, snapshot), limit)
-            node = watched(opened(scan(query, snapshot)), snapshot)
+            snapshot = self._collector.snapshot(base, consistency, ruling, plan)
+            node = watched(opened(plan(snapshot)), snapshot)
             return use(stream(node, limit))
 
         return self._collector.query(consistency, scanned)

@@ -77,7 +77,11 @@ class OneSnapshot:
         return take(self.base)
 
     def snapshot(
-        self, _: BaseTable, consistency: str, filters: Sequence[Predicate] = ()
+        self,
+        _: BaseTable,
+        consistency: str,
+        filters: Sequence[Predicate] = (),
+        planner: object = None,
     ) -> Snapshot:
         """The snapshot, without the regions that `filters` rule out. Raises InvalidCallError after
         a rollback."""

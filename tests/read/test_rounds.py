@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, Condition
 from typing import Any
 from unittest.mock import patch
 
@@ -108,10 +109,54 @@ def test_a_row_of_the_base_table_is_read_meanwhile(
         reader._context.store.hook = passing
 
 
+@pytest.mark.parametrize(
+    ("read", "what"),
+    [
+        (lambda table: table.get(7), "bloom_filter.bin"),
+        (lambda table: table.count_rows(), "open"),
+        (lambda table: table.scan(["val"]).read_all().num_rows, "open"),
+    ],
+)
+def test_what_a_process_needs_first_is_read_beside_the_logs(
+    table: mw.Table, read: Read, what: str
+) -> None:
+    """No log is listed before the filters of a key, or base and generations of a scan, are read."""
+    reader = opened_over(table.uri, lambda store: HookedStore(Remote(store)))
+    read_by_then: Counter[str] = Counter()
+    all_of_them, needed = Condition(), {"bloom_filter.bin": 2, "open": 1 + 2 * REGIONS}[what]
+    opened = LanceSource.open
+
+    def note(name: str) -> None:
+        with all_of_them:
+            read_by_then[name] += 1
+            all_of_them.notify_all()
+
+    def hook(operation: str, path: str, call: Call) -> Any:
+        if operation == "list" and path.endswith("/wal"):
+            with all_of_them:
+                assert all_of_them.wait_for(lambda: read_by_then[what] >= needed, LONGEST_SECONDS)
+        answer = call()
+        note(path.rsplit("/", maxsplit=1)[-1])
+        return answer
+
+    def open_source(source: LanceSource, *arguments: Any, **options: Any) -> None:
+        opened(source, *arguments, **options)
+        assert source.resident(["id"], (), 0), source
+        note("open")
+
+    with as_another_process():
+        reader._context.store.hook = hook
+        with patch.object(LanceSource, "open", open_source):
+            found = read(reader)
+        reader._context.store.hook = passing
+        assert found == read(table)
+
+
 def test_requests_of_a_process_that_begins() -> None:
-    """Of the key's region alone: a hint, the manifest that it names, the one before it, three
-    questions, its log by a listing and an entry, two questions, a bloom filter.
-    Lance reads a small base table in two, and a small generation in three."""
+    """Of the key's region alone: a hint, the manifest that it names, those before and after it,
+    three questions, its log by a listing and an entry, a bloom filter. Of the table: its newest
+    version three times, the next one, two listings. Lance reads a small base table in one, and a
+    small generation in three."""
     seen = Requests()
     with s3_server("tables", around=seen.around) as options:
         schema = pa.schema([pa.field("id", pa.int64(), False), ("val", pa.int64())])
@@ -130,7 +175,7 @@ def test_requests_of_a_process_that_begins() -> None:
             assert len(seen.take()) <= 5
             assert table.get(7)["val"].to_pylist() == [2]
             asked = seen.take()
-            assert len(asked) <= 2 + 1 + 3 + 3 + 8 + 2 + 3, asked
+            assert len(asked) <= 10 + 6 + 1 + 3, asked
 
 
 def test_a_key_that_is_given_is_not_read() -> None:
