@@ -181,6 +181,10 @@ class LanceSource(LanceVersion):
         small = self._is_small([*self.info.primary_key, *self._tombstone])
         return small or self.store.get(self._keys_key) is not None
 
+    @property
+    def filter_at_hand(self) -> bool:
+        return self.bloom is None or self.store.get(self._filter_key) is not None
+
     def open(self, columns: Sequence[str] = (), *, whole: bool = False) -> None:
         """See `Source.open`. Columns that are small are read at once with the keys: on an object
         store a base table takes as many round trips as a generation, which go together then."""
@@ -305,7 +309,7 @@ class LanceSource(LanceVersion):
     def might_contain(self, keys: KeyBatch) -> npt.NDArray[np.bool_]:
         if self.bloom is None:
             return np.ones(len(keys), np.bool_)
-        key = Key("bloom filter", (self.identity,))
+        key = self._filter_key
         bloom: BloomFilter | None = self.store.get(key)
         if bloom is None:
             read, checksum = self.bloom, self.bloom_checksum
@@ -426,6 +430,10 @@ class LanceSource(LanceVersion):
 
     def _decoded(self, names: Sequence[str]) -> tuple[pa.Table, RowAddresses]:
         return decoded_columns(self.identity, self.dataset, self._schema_of(names), self.store)
+
+    @lazy_property
+    def _filter_key(self) -> Key:
+        return Key("bloom filter", (self.identity,))
 
     @property
     def _keys_key(self) -> Key:

@@ -52,6 +52,7 @@ class MemTableSource:
     parts: ClassVar[int] = 1
     ready: ClassVar[bool] = True
     keys_at_hand: ClassVar[bool] = True
+    filter_at_hand: ClassVar[bool] = True
 
     @property
     def name(self) -> str:

@@ -119,6 +119,10 @@ class Source(Protocol):
     def keys_at_hand(self) -> bool:
         """Whether `keys` of a source that was opened takes no I/O."""
 
+    @property
+    def filter_at_hand(self) -> bool:
+        """Whether `might_contain` takes no I/O."""
+
     def open(self, columns: Sequence[str] = (), *, whole: bool = False) -> None:
         """Make it ready; `columns` and the keys are going to be read, of all rows if `whole`.
 

@@ -50,6 +50,8 @@ def get(
             run_with(True, partial(read, partial(_load_filters, keys)), partial(row.read, ()))
         else:
             read(row.read)
+        if collector.remote:
+            _load_filters(keys, chain(*sources))
         return find_one(keys, chain(*sources, (row,)), output)
     places: list[Places] = []
 
@@ -59,14 +61,17 @@ def get(
         regions = [region for region, _ in routes if region is not None]
         return regions, len(regions) == len(routes)
 
-    parts = zip(collector.routed_sources(base, route), places, strict=True)
-    return _collect(keys, parts, base.source, output)
+    sources = collector.routed_sources(base, route, partial(_load_filters, keys))
+    if collector.remote:
+        _load_filters(keys, chain(*sources))
+    return _collect(keys, zip(sources, places, strict=True), base.source, output)
 
 
-def _load_filters(key: KeyBatch, sources: list[Source]) -> None:
-    """Load bloom filters side by side that are asked about a key, one after the other, later."""
+def _load_filters(keys: KeyBatch, sources: Iterable[Source]) -> None:
+    """Load bloom filters side by side: they are asked about the keys one after the other."""
+    unread = [source for source in sources if not source.filter_at_hand]
     with suppress(MemWalError):  # met again by who needs the filter
-        map_concurrently(lambda source: source.might_contain(key), sources)
+        map_concurrently(lambda source: source.might_contain(keys), unread)
 
 
 def _regions_of(collector: SnapshotCollector, base: BaseTable, key: Hashable) -> list[RegionReader]:
@@ -110,8 +115,9 @@ class _BaseRow:
         self._columns = columns
         self._read: list[tuple[pa.Table, bool] | None] = []
 
-    def read(self, newer: Iterable[Source]) -> None:
+    def read(self, newer: Sequence[Source]) -> None:
         """Read it unless one of these sources, which may not be all, can have a newer row."""
+        _load_filters(self._key, newer)
         if not any(source.might_contain(self._key)[0] for source in newer):
             self._read.append(self._source.last(self._key, self._columns))
 

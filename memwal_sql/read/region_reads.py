@@ -37,6 +37,7 @@ class RegionReads(BaseVersions):
 
     Attributes:
         registry: the loaded regions.
+        remote: whether requests take long, so that several are made at once.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class RegionReads(BaseVersions):
     ) -> None:
         super().__init__(context, tracker, warm_up, pinned=pinned)
         self.registry = RegionRegistry(context, tracker, pinned=pinned)
+        self.remote = context.store.remote
 
     def read(
         self,
@@ -77,10 +79,10 @@ class RegionReads(BaseVersions):
         are_all, listed = regions is not None, list[RegionReader]()
         first_planner = None
         if regions is None:
-            if since is not None or (self._context.store.remote and registry):
+            if since is not None or (self.remote and registry):
                 readers = registry.live(base, registry.loaded())
                 run_with(
-                    self._context.store.remote,
+                    self.remote,
                     find_new,
                     partial(read_chosen, readers, since),
                 )
@@ -134,11 +136,6 @@ class RegionReads(BaseVersions):
     def incarnation(self) -> UUID:
         """Identifies the table, even among those that were at its location."""
         return self._context.incarnation
-
-    @property
-    def remote(self) -> bool:
-        """Whether requests take long, so that several are made at once."""
-        return self._context.store.remote
 
     @property
     def uri(self) -> str:
@@ -221,7 +218,7 @@ class RegionReads(BaseVersions):
             for region, start in zip(regions, seen, strict=True)
         ]
         pairs = zip(regions, reads, strict=True)
-        if not self._context.store.remote:
+        if not self.remote:
             return [region.end_read(pending) for region, pending in pairs]
 
         def end_reads() -> list[Unflushed]:

@@ -71,7 +71,7 @@ class SnapshotCollector(RegionReads):
         On a remote store `take` is called with the loaded version while a newer one is looked for,
         and again if there is one: errors of the first call do not count.
         """
-        if self.pinned or not self._context.store.remote:
+        if self.pinned or not self.remote:
             return self.over_base(self.base_for(consistency), take)
         recorded = consistency == "eventual"
         first_base = self._tracker.loaded if recorded else self._served.base
@@ -156,7 +156,7 @@ class SnapshotCollector(RegionReads):
     @property
     def takes_a_while(self) -> bool:
         """Whether the store is remote and no region is loaded yet."""
-        return self._context.store.remote and not self.registry
+        return self.remote and not self.registry
 
     def regions_to_merge(self) -> list[RegionReader]:
         """Every region. Raises RepairError if two have the same values, as the region merged last
@@ -268,5 +268,5 @@ class SnapshotCollector(RegionReads):
             region.sources(base, manifest, ())  # raises if this base version is too old
             return PinnedRegion(manifest, end)
 
-        pinned = tuple(map_remote(self._context.store.remote, pin, chosen))
+        pinned = tuple(map_remote(self.remote, pin, chosen))
         return PinnedSnapshot(base.version, pinned, every - len(chosen))

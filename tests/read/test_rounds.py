@@ -110,21 +110,21 @@ def test_a_row_of_the_base_table_is_read_meanwhile(
 
 
 @pytest.mark.parametrize(
-    ("read", "what"),
+    ("read", "what", "needed"),
     [
-        (lambda table: table.get(7), "bloom_filter.bin"),
-        (lambda table: table.count_rows(), "open"),
-        (lambda table: table.scan(["val"]).read_all().num_rows, "open"),
+        (lambda table: table.get(7), "bloom_filter.bin", 2),
+        (lambda table: table.get(list(range(50))), "bloom_filter.bin", 2 * REGIONS),
+        (lambda table: table.count_rows(), "open", 1 + 2 * REGIONS),
+        (lambda table: table.scan(["val"]).read_all().num_rows, "open", 1 + 2 * REGIONS),
     ],
 )
 def test_what_a_process_needs_first_is_read_beside_the_logs(
-    table: mw.Table, read: Read, what: str
+    table: mw.Table, read: Read, what: str, needed: int
 ) -> None:
     """No log is listed before the filters of a key, or base and generations of a scan, are read."""
     reader = opened_over(table.uri, lambda store: HookedStore(Remote(store)))
     read_by_then: Counter[str] = Counter()
-    all_of_them, needed = Condition(), {"bloom_filter.bin": 2, "open": 1 + 2 * REGIONS}[what]
-    opened = LanceSource.open
+    all_of_them, opened = Condition(), LanceSource.open
 
     def note(name: str) -> None:
         with all_of_them:
@@ -150,6 +150,31 @@ def test_what_a_process_needs_first_is_read_beside_the_logs(
             found = read(reader)
         reader._context.store.hook = passing
         assert found == read(table)
+
+
+@pytest.mark.parametrize(("keys", "new"), [(7, 2), (list(range(50)), REGIONS)])
+def test_filters_of_new_generations_are_loaded_at_once(
+    table: mw.Table, keys: Any, new: int
+) -> None:
+    """Not one after the other, as the keys are looked up."""
+    reader = opened_over(table.uri, lambda store: HookedStore(Remote(store)))
+    with as_another_process():
+        reader.get(keys)
+    with table.writer() as writer:
+        for number in range(2 if new == 2 else 1):
+            writer.upsert(rows(50, 99, 8 + number))
+            writer.flush()
+    together = Barrier(new)
+
+    def hook(operation: str, path: str, call: Call) -> Any:
+        if path.endswith("bloom_filter.bin"):
+            together.wait(LONGEST_SECONDS)
+        return call()
+
+    reader._context.store.hook = hook
+    with as_another_process():
+        assert reader.get(keys) == table.get(keys)
+    reader._context.store.hook = passing
 
 
 def test_requests_of_a_process_that_begins() -> None:
