@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
+from operator import call
 from typing import Any, TypeVar
 from uuid import UUID
 
 import pyarrow as pa
 
-from exec_nodes.base.tasks import map_concurrently
+from exec_nodes.base.tasks import map_concurrently, map_in_threads
 from exec_nodes.lance.errors import BASE_NAME, lance_errors
 from memwal_sql.errors import (
     CorruptFileError,
@@ -73,6 +74,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 DEFAULT_GRACE = timedelta(hours=1)
+_PARALLEL_REGIONS = 16
 _BATCH_FILES = 1000  # of one bulk request of S3
 _ASKED_FOR = (Kind.WAL_ENTRY, Kind.MANIFEST)
 # Their rows may be in the base table by now, which is then the last to have them.
@@ -270,7 +272,9 @@ class _Collector:
         for item in plan.garbage:
             if item.kind is Kind.GENERATION and item.region is not None:
                 going.setdefault(item.region, set()).add(item.path.rpartition("/")[2])
-        self._each(lambda each: self._shrink(plan.manifests[each[0]], each[1]), going.items())
+        # On a disk, too: it joins what is synced at the same time.
+        shrunk = [partial(self._shrink, plan.manifests[region], going[region]) for region in going]
+        map_in_threads(call, shrunk, _PARALLEL_REGIONS)
         # A checkpoint that is recorded after this finds the floors above what it needs.
         retained_files = self._retained(all_checkpoints(self._store))
         kept = tuple(item for item in plan.garbage if not _is_retained(item, retained_files))

@@ -14,9 +14,10 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
+from operator import call
 
 from exec_nodes.base.tasks import map_in_threads
 from memwal_sql.errors import (
@@ -142,7 +143,7 @@ class LocalStore:
                 above.append(full)
             syncs += [partial(sync_path, path) for path in above]
             # File systems join what is synced at the same time into one commit of their journal.
-            map_in_threads(_made, syncs, _PARALLEL_SYNCS)
+            map_in_threads(call, syncs, _PARALLEL_SYNCS)
 
     def refuse_links(self, folders: Sequence[str] = ()) -> None:
         """One `lstat` a folder; without any, all below the root are walked."""
@@ -289,10 +290,6 @@ def _parents(folder: str) -> Iterator[str]:
     while not os.path.ismount(folder) and os.access(above := os.path.dirname(folder), os.R_OK):
         yield above
         folder = above
-
-
-def _made(call: Callable[[], None]) -> None:
-    call()
 
 
 def _sync_existing(path: str) -> None:

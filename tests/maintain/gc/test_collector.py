@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 from uuid import uuid4
 
@@ -419,3 +420,19 @@ def test_many_files_take_few_requests_and_a_base_version_is_read_once(tmp_path: 
         collect_garbage(replace(context, store=store), older_than=NOW)
         assert sum(name == "get_tail" for name, _ in calls) == 1
     assert counts[0] == counts[1]
+
+
+def test_the_manifests_of_regions_are_written_side_by_side(tmp_path: Path) -> None:
+    """On a disk, too, which joins what is synced at the same time."""
+    table = create(tmp_path, regions=4)
+    flush(table, rows(0, 99, 1))
+    merge_all(table)
+    together = Barrier(4)
+
+    def hook(operation: str, path: str, call: Call) -> Any:
+        if operation == "put_if_absent" and path.endswith(".binpb"):
+            together.wait(20)
+        return call()
+
+    collect(table, store=HookedStore(open_store(table.uri), hook))
+    assert not any(one.flushed_generations for one in manifests(table.uri).values())
