@@ -123,7 +123,7 @@ def operations(options: Options, log: Log, *, many: bool) -> Iterator[Operation]
     table = mw.open_table(_OURS, storage_options=storage)
     writer = table.writer()
     yield Operation("first upsert: claims", counter.of(lambda: writer.upsert(rows)), Bound(8, 40))
-    yield Operation("flush", counter.of(writer.flush), Bound(6, 48))
+    yield Operation("flush", counter.of(writer.flush), Bound(6, 40))
     merged = counter.of(table.merge)
     yield Operation("merge of all regions", merged, Bound(40, 100), merge_insert)
     built = counter.of(table.build_indexes)
