@@ -18,10 +18,12 @@ from memwal_sql.read.region_probe import RegionProbe
 from memwal_sql.state import open_writers as live
 from memwal_sql.write.region_writer import RegionWriter
 from tests.model import merging
+from tests.model.opened import opened_over
 from tests.model.pairs import SCHEMA, keys, read, rows
 from tests.model.process import as_another_process, forks
 from tests.model.writing import flush_rows, session_of
 from tests.read.consistency_child import write_counters
+from tests.write.hooked_store import Call, HookedStore, passing
 
 
 @pytest.fixture
@@ -129,6 +131,26 @@ def test_a_region_that_appears_is_seen_by_the_next_strong_read(tmp_path: Path) -
             with as_another_process():
                 assert read(reader) == {k: k for k in range(key + 1)}
                 assert reader.get([key])["n"].to_pylist() == [key]
+
+
+def test_regions_of_a_table_that_was_made_again_are_not_read(tmp_path: Path) -> None:
+    """It is noticed even if that happens between the look for a newer version and theirs."""
+    place = tmp_path / "t"
+    mw.create_table(place, SCHEMA, "id")
+    reader = opened_over(str(place), HookedStore)
+
+    def hook(operation: str, path: str, call: Call) -> Any:
+        if operation == "list_folders":
+            reader._context.store.hook = passing
+            shutil.rmtree(place)
+            with mw.create_table(place, SCHEMA, "id").writer() as writer:
+                writer.upsert(rows((1, 1)))
+        return call()
+
+    reader._context.store.hook = hook
+    with pytest.raises(mw.ReopenError):
+        reader.count_rows()
+    assert reader._context.store.hook is passing
 
 
 # Rule 16: caches
