@@ -165,8 +165,8 @@ def restore_progress(context: TableContext, rewrite: Unfinished) -> bool:
     """Put back the progress of versions that a rewrite of the details passed over, if any; whether
     the rewrite has landed.
 
-    Generations that were merged again since then are left alone: the base table has what their
-        marks say.
+    Regions of which anything was merged again since then are left alone: the base table has what
+        their marks say.
     """
 
     def restore() -> bool:
@@ -180,6 +180,7 @@ def restore_progress(context: TableContext, rewrite: Unfinished) -> bool:
             shard: generation
             for shard, generation in before.items()
             if rewritten.get(shard, 0) == now.get(shard, 0) < generation
+            and rewritten.get(pass_shard(shard), 0) == now.get(pass_shard(shard), 0)
         }
         if erased and not _restored(dataset, now, erased):
             raise ConflictError("a merge came in between")

@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import lance
+import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
@@ -19,6 +20,7 @@ from memwal_sql.errors import RetryError
 from memwal_sql.maintain import details, lease
 from memwal_sql.maintain.lease import Unfinished, maintenance_lease
 from memwal_sql.maintain.merge import merger
+from memwal_sql.maintain.merge.commit import PassWriter
 from memwal_sql.storage.base.memwal_index import commit_details
 from memwal_sql.storage.base.merge_token import LAST_PASS, pass_shard, token
 from memwal_sql.storage.objects.open import open_store
@@ -220,6 +222,20 @@ def test_what_was_merged_again_meanwhile_is_not_marked_as_more(tmp_path: Path) -
     assert rows_of(mw.open_table(table.uri)) == expected()
     assert table.merge() == 1
     assert in_base(table.uri) == expected()
+
+
+def test_nor_where_a_part_was_merged_again(tmp_path: Path) -> None:
+    table = make_table(tmp_path, [({1: 1}, []), ({1: 2}, [])])
+    (region,) = manifests(table.uri)
+    unfinished = _die_after_commit(table, lambda: _merge_asleep(table, 2))
+    dataset = lance.dataset(table.uri)
+    rows = pa.table({"id": [1], "val": [1]}, dataset.schema)
+    PassWriter(dataset, ["id"], {region: [1]}, {}).upsert(rows, last=False)
+    details.restore_progress(table._context, unfinished)
+    assert progress_of(table.uri) == {}
+    assert rows_of(mw.open_table(table.uri)) == {1: 2}
+    assert table.merge() == 2
+    assert in_base(table.uri) == {1: 2}
 
 
 def test_a_restore_is_refused_over_a_merge_in_between(tmp_path: Path) -> None:
