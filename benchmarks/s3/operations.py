@@ -215,6 +215,9 @@ def _first(storage: dict[str, str], counter: Counter) -> Iterator[Operation]:
         yield Operation("first get, with copies", requests, Bound(7, 14), lance_found)
         _, counted = begun(open_ours, count_ours, storage, folder)
         yield Operation("first count(*), with copies", counted, Bound(8, 43), lance_counted)
+    mw.open_table(_OURS, storage_options=storage).snapshot_regions()
+    _, counted = begun(open_ours, partial(count_ours, "eventual"), storage, None)
+    yield Operation("first count(*), eventual", counted, Bound(5, 20), lance_counted)
 
 
 def _again(storage: dict[str, str], counter: Counter) -> Iterator[Operation]:
@@ -297,10 +300,10 @@ def get_ours() -> int:
     return int(_opened["ours"].get(_KEY).num_rows)
 
 
-def count_ours() -> int:
+def count_ours(consistency: str = "strong") -> int:
     """Count its rows."""
     context = datafusion.SessionContext()
-    mw.register(context, "t", _opened["ours"])
+    mw.register(context, "t", _opened["ours"], consistency)
     return int(context.sql("SELECT count(*) AS n FROM t").to_pydict()["n"][0])
 
 
