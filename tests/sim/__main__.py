@@ -19,7 +19,7 @@ from zlib import crc32
 from tests.sim.scenario import SCENARIOS, run
 
 # Names that Lance draws, below its folders.
-_LANCES = re.compile(r"(_gen_\d+|_indices|_transactions|data)/.*")
+_LANCES = re.compile(r"(_gen_\d+|_indices|_transactions|_deletions|data)/.*")
 
 
 def main() -> int:
