@@ -17,7 +17,7 @@ from exec_nodes.node import Node, ResidentPart, Statistics
 # A child, and a partition of it.
 _Pair = tuple[int, int]
 
-# A partition in memory may take so many times as long as the largest part.
+# A partition in memory has at most so many times the rows of the largest part.
 _SLACK = 1.25
 
 
@@ -79,18 +79,15 @@ class UnionExec(Node):
         for index, (child, own) in enumerate(zip(self.inputs, parts, strict=True)):
             each = (child.statistics.num_rows or 0) // own
             rows.update({(index, part): each for part in range(own)})
-        count = min(self.target, len(rows))
+        count = most = min(self.target, len(rows))
+        longest = _SLACK * max(rows.values(), default=0)
         if self._resident is not None:
-            largest = max(1, *rows.values())
-            count = max(1, min(count, math.ceil(rows.total() / (_SLACK * largest))))
-        dealt: list[list[_Pair]] = [[] for _ in range(count)]
-        loads = [0] * len(dealt)
-        for pair, load in rows.most_common():
-            # Equal loads are told apart by their number of pieces: row counts may be unknown.
-            least = min(zip(loads, map(len, dealt), range(len(dealt)), strict=True))[2]
-            loads[least] += load
-            dealt[least].append(pair)
-        return [sorted(pairs) for pairs in dealt if pairs]
+            count = min(most, math.ceil(rows.total() / max(longest, 1))) or 1
+        dealt, load = _deal(rows, count)
+        while load > longest and count < most:
+            count += 1
+            dealt, load = _deal(rows, count)
+        return dealt
 
     @lazy_property
     def _resident(self) -> dict[_Pair, list[ResidentPart]] | None:
@@ -106,6 +103,18 @@ class UnionExec(Node):
                 return None
             resident[child, part] = rows
         return resident
+
+
+def _deal(rows: Counter[_Pair], count: int) -> tuple[list[list[_Pair]], int]:
+    """Pairs with so many rows in `count` partitions, in order, and the rows of the largest."""
+    dealt: list[list[_Pair]] = [[] for _ in range(count)]
+    loads = [0] * count
+    for pair, load in rows.most_common():
+        # Equal loads are told apart by their number of pieces: row counts may be unknown.
+        least = min(zip(loads, map(len, dealt), range(count), strict=True))[2]
+        loads[least] += load
+        dealt[least].append(pair)
+    return [sorted(pairs) for pairs in dealt if pairs], max(loads, default=0)
 
 
 def total(parts: Sequence[Statistics]) -> Statistics:
