@@ -83,7 +83,7 @@ bench: setup ## Measure against plain and native Lance (half an hour)
 bench-s3: setup ## Count requests and rounds on an S3 server (some minutes; with Go, versitygw)
 	@$(BIN)/python -m benchmarks.s3
 
-bench-large: setup ## Measure tables of 1 to 100 million rows (half an hour, 20 GB of disk)
+bench-large: setup ## Measure tables of 1 to 100 million rows, and of 10,000 regions (40 minutes, 20 GB of disk)
 	@$(BIN)/python -m benchmarks.large
 
 bench-peers: setup ## Do mixed work beside LanceDB, Delta, Iceberg, DuckDB, DuckLake, SQLite (some minutes)

@@ -47,24 +47,24 @@ def write(uri: str, count: int) -> Figures:
     table = mw.create_table(uri, _SCHEMA, "id", regions=[mw.bucket("id", REGIONS)])
     figures: Figures = {}
     with table.writer(durable=False) as writer:
-        with _timed(figures, "load, s"):
+        with timed(figures, "load, s"):
             _upsert(writer, np.arange(count))
-        with _timed(figures, "merge of all, s"):
+        with timed(figures, "merge of all, s"):
             table.merge()
-        with _timed(figures, "build_indexes, s"):
+        with timed(figures, "build_indexes, s"):
             table.build_indexes()
         most = min(_UPDATED, count)
         updated = np.random.default_rng(1).choice(count, most, replace=False)
-        with _timed(figures, "upsert of 1,000,000 updates, s"):
+        with timed(figures, "upsert of 1,000,000 updates, s"):
             _upsert(writer, updated)
-        with _timed(figures, "merge of 1,000,000 updates, s"):
+        with timed(figures, "merge of 1,000,000 updates, s"):
             table.merge()
-        with _timed(figures, "build_indexes after 1,000,000 updates, s"):
+        with timed(figures, "build_indexes after 1,000,000 updates, s"):
             table.build_indexes()
     with table.writer() as writer:
         few = list(_batches(np.arange(1_000)))
         writer.upsert(few[0])
-        with _timed(figures, "durable upsert of 1,000, ms", 1000 / _UPSERTS):
+        with timed(figures, "durable upsert of 1,000, ms", 1000 / _UPSERTS):
             for _ in range(_UPSERTS):
                 writer.upsert(few[0])
     figures["resident size while writing, GB"] = psutil.Process().memory_info().rss / 1e9
@@ -75,11 +75,11 @@ def read(uri: str, count: int) -> Figures:
     """Queries of a new process, first and again."""
     mw.configure(memory=MEMORY)
     figures: Figures = {}
-    with _timed(figures, "open, ms", 1000):
+    with timed(figures, "open, ms", 1000):
         table = mw.open_table(uri)
     keys = np.random.default_rng(2).choice(count, 2 * _GETS, replace=False).tolist()
     for name, some in (("first", keys[:_GETS]), ("next", keys[_GETS:])):
-        with _timed(figures, f"get, the {name} {_GETS}, ms", 1000 / _GETS):
+        with timed(figures, f"get, the {name} {_GETS}, ms", 1000 / _GETS):
             for key in some:
                 if table.get(key).num_rows != 1:
                     raise WrongResultError(f"row {key} is not there")
@@ -87,7 +87,7 @@ def read(uri: str, count: int) -> Figures:
     mw.register(context, "t", table)
     for query in ("count(*), avg(val) FROM t", "count(*) FROM t WHERE val > 0.9"):
         for name in ("first", "again"):
-            with _timed(figures, f"{query}, {name}, ms", 1000):
+            with timed(figures, f"{query}, {name}, ms", 1000):
                 context.sql(f"SELECT {query}").to_arrow_table()
     if table.count_rows() != count:
         raise WrongResultError(f"{table.uri} has lost rows")
@@ -96,7 +96,7 @@ def read(uri: str, count: int) -> Figures:
 
 
 @contextmanager
-def _timed(figures: Figures, name: str, unit: float = 1.0) -> Iterator[None]:
+def timed(figures: Figures, name: str, unit: float = 1.0) -> Iterator[None]:
     """Note how long the context takes: seconds, times `unit`."""
     start = perf_counter()
     yield
