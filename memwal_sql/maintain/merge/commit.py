@@ -19,7 +19,7 @@ from exec_nodes.keys.codes import KeyCodes, concat, repeated_later
 from exec_nodes.keys.keys import key_column
 from exec_nodes.lance.errors import BASE_NAME, lance_panics
 from exec_nodes.lance.reading import batches_of
-from memwal_sql.errors import ConflictError, OutcomeUnknownError
+from memwal_sql.errors import ConflictError, OutcomeUnknownError, RetryError
 from memwal_sql.storage.base.commits import base_commit, is_conflict, lost_files
 from memwal_sql.storage.base.manifest import MOVED
 from memwal_sql.storage.base.merge_token import (
@@ -86,9 +86,12 @@ class PassWriter:
             self.replace([fragment.metadata for fragment in self.dataset.get_fragments()])
 
     def mark(self, *, last: bool) -> None:
-        """A commit without rows."""
+        """A commit without rows. Raises RetryError if Lance has too little memory even for that."""
         merge = self._merge().when_matched_update_all()
-        self._execute(merge, self.dataset.schema.empty_table(), last=last)
+        try:
+            self._execute(merge, self.dataset.schema.empty_table(), last=last)
+        except TooLargeError as error:
+            raise too_little_memory(self.dataset.uri, error) from error
 
     def replace(self, fragments: Sequence[FragmentMetadata]) -> None:
         """Let the version have these fragments. Raises what `base_commit` raises.
@@ -147,6 +150,14 @@ class PassWriter:
         except (OSError, RuntimeError) as error:
             raise _typed(error, self.dataset.uri) from error
         return counts
+
+
+def too_little_memory(uri: str, error: TooLargeError) -> RetryError:
+    """The error where no smaller pass can be made."""
+    return RetryError(
+        f"{uri}: Lance had too little memory for a merge; give it more by LANCE_MEM_POOL_SIZE: "
+        f"{error}"
+    )
 
 
 def _typed(error: Exception, uri: str) -> Exception:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from memwal_sql.errors import RepairError, RetryError
+from memwal_sql.errors import RepairError
 from memwal_sql.life_log import life_log
 from memwal_sql.maintain.lease import Lease
-from memwal_sql.maintain.merge.commit import TooLargeError
+from memwal_sql.maintain.merge.commit import TooLargeError, too_little_memory
 from memwal_sql.maintain.merge.merger import Generations, Work, fitting, listed, writer_of
 from memwal_sql.maintain.merge.rows import GenerationRows, codes_of, newest_of, open_rows
 from memwal_sql.maintain.progress import Progress, Report
@@ -159,7 +159,4 @@ class Passes:
         self._max_bytes //= 2
         _log.debug("a pass was too large, the next is of %d bytes", self._max_bytes)
         if self._max_bytes < LEAST_PASS_BYTES:
-            raise RetryError(
-                f"{self._context.uri}: Lance had too little memory for a merge; give it more by "
-                f"LANCE_MEM_POOL_SIZE: {error}"
-            ) from error
+            raise too_little_memory(self._context.uri, error) from error

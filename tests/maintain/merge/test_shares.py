@@ -19,7 +19,7 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.errors import ConflictError
 from memwal_sql.maintain.lease import Patience
-from memwal_sql.maintain.merge.commit import PassWriter
+from memwal_sql.maintain.merge.commit import PassWriter, TooLargeError
 from memwal_sql.maintain.merge.shares import MergedShare, MergeShare, ShareRows
 from memwal_sql.storage.base.memwal_index import commit_details, read_details_at
 from memwal_sql.storage.base.merge_token import LAST_PASS, pass_shard, token
@@ -345,3 +345,20 @@ def test_a_merge_in_tasks_without_rows_refuses_mergers_that_slept(tmp_path: Path
     with before_commit("mark", 2, wakes):
         Tasks(table).merge()
     assert in_base(table.uri) == {0: 0}
+
+
+def test_a_shared_merge_ends_where_lance_has_no_memory_for_a_mark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make_table(tmp_path)
+    rows = rows_of(table)
+
+    def exhausted(*_: Any, **__: Any) -> Any:
+        raise TooLargeError("Resources exhausted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PassWriter, "_execute", exhausted)
+        with pytest.raises(mw.RetryError, match="LANCE_MEM_POOL_SIZE"):
+            Tasks(table).merge()
+    Tasks(table).merge()
+    assert in_base(table.uri) == rows_of(table) == rows
