@@ -19,6 +19,7 @@ from exec_nodes.arrow.large_columns import taken
 from exec_nodes.base.columns import KEY_POSITION, TOMBSTONE
 from exec_nodes.base.tasks import map_concurrently
 from exec_nodes.keys.keys import KeyBatch
+from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import Source
 from memwal_sql.errors import MemWalError
 from memwal_sql.read.region import RegionReader
@@ -68,10 +69,17 @@ def get(
 
 
 def _load_filters(keys: KeyBatch, sources: Iterable[Source]) -> None:
-    """Load bloom filters side by side: they are asked about the keys one after the other."""
-    unread = [source for source in sources if not source.filter_at_hand]
-    with suppress(MemWalError):  # met again by who needs the filter
-        map_concurrently(lambda source: source.might_contain(keys), unread)
+    """Load bloom filters side by side that are asked about the keys one after the other: none if
+    MemTables have all of the keys."""
+    unread, undecided = list[Source](), np.ones(len(keys), np.bool_)
+    for source in sources:
+        if isinstance(source, MemTableSource):
+            undecided &= ~source.might_contain(keys)
+        elif not source.filter_at_hand:
+            unread.append(source)
+    if undecided.any():
+        with suppress(MemWalError):  # met again by who needs the filter
+            map_concurrently(lambda source: source.might_contain(keys), unread)
 
 
 def _regions_of(collector: SnapshotCollector, base: BaseTable, key: Hashable) -> list[RegionReader]:

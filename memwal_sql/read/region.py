@@ -198,11 +198,9 @@ class RegionReader:
         other writers come from the WAL. The MemTables are taken before anything is asked: rows
         flushed between the two are in both, and dropped later.
         """
+        if base is not None and self._context.store.remote:
+            self._prepare_sources(base)
         state = self._state if base is None else self._of_columns(base)
-        if base is not None and state.unmerged is None and self._context.store.remote:
-            with suppress(StaleBaseError, MemWalError):  # perhaps not with the newest manifest
-                self.sources(base, state.manifest, ())
-                state = self._state
         since = self.seen if since is None else since
         writer = live_writer(self._context.identity, self.region_id) if strong else None
         if writer is not None and not same_columns(writer.entry_schema, state.stored):
@@ -219,6 +217,17 @@ class RegionReader:
         if strong:
             return PendingRead(state, state.tail.probe(self._state.manifest), since=since)
         return PendingRead(state, RegionProbe(self._probes, self._state.manifest), Tail())
+
+    def _prepare_sources(self, base: BaseTable) -> None:
+        """Let the next read over `base` have the sources of the manifest by now, without a
+        request, so that they can be opened while others are made."""
+        manifest, merged = self._state.manifest, base.details.merged_generations
+        if (
+            self._state.unmerged is None
+            and merged.get(self.region_id, 0) < manifest.current_generation
+        ):
+            with suppress(StaleBaseError):  # perhaps not with the newest manifest
+                self.sources(base, manifest, ())
 
     def end_read(self, pending: PendingRead) -> Unflushed:
         """Finish a read up to the unflushed rows; `sources` takes them, perhaps cut."""

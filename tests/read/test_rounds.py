@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from threading import Barrier, Condition
+from threading import Barrier, Condition, Thread
 from typing import Any
 from unittest.mock import patch
 
@@ -16,6 +16,7 @@ import pytest
 import memwal_sql as mw
 from exec_nodes.base.columns import BASE_GENERATION
 from exec_nodes.sources.lance_source import LanceSource
+from memwal_sql.read.region import RegionReader
 from tests.maintain.life import create, merge_all, rows
 from tests.model.opened import Remote, opened_over
 from tests.model.process import as_another_process
@@ -175,6 +176,56 @@ def test_filters_of_new_generations_are_loaded_at_once(
     with as_another_process():
         assert reader.get(keys) == table.get(keys)
     reader._context.store.hook = passing
+
+
+@pytest.mark.parametrize("keys", [7, list(range(50))])
+def test_filters_are_not_loaded_for_keys_that_the_log_has(table: mw.Table, keys: Any) -> None:
+    reader = opened_over(table.uri, lambda store: HookedStore(Remote(store)))
+    with as_another_process():
+        reader.get(keys)
+    with table.writer() as writer:
+        writer.upsert(rows(50, 99, 8))
+        writer.flush()
+        writer.upsert(rows(0, 49, 9))
+    asked: list[str] = []
+
+    def hook(operation: str, path: str, call: Call) -> Any:
+        asked.append(path)
+        return call()
+
+    reader._context.store.hook = hook
+    with as_another_process():
+        assert reader.get(keys) == table.get(keys)
+    reader._context.store.hook = passing
+    assert asked
+    assert not [path for path in asked if path.endswith("bloom_filter.bin")]
+
+
+def test_columns_that_change_while_a_read_begins_are_those_of_its_base(table: mw.Table) -> None:
+    """Another thread of the handle may read the base table with its new columns meanwhile."""
+    reader = opened_over(table.uri, lambda store: HookedStore(Remote(store)))
+    prepare, changed = RegionReader._prepare_sources, list[bool]()
+
+    def change() -> None:
+        changed.append(True)
+        other = mw.open_table(table.uri)
+        other.drop_columns(["val"])
+        other.add_columns(pa.field("val", pa.int64()))
+        assert set(reader.scan(["val"]).read_all()["val"].to_pylist()) == {None}
+
+    def then_changed(region: RegionReader, base: Any) -> None:
+        prepare(region, base)
+        if not changed:
+            thread = Thread(target=change)
+            thread.start()
+            thread.join()
+
+    with as_another_process():
+        expected = table.to_arrow().sort_by("id")
+        with patch.object(RegionReader, "_prepare_sources", then_changed):
+            answer = reader.scan().read_all().sort_by("id")
+    assert changed
+    assert answer == expected
 
 
 def test_requests_of_a_process_that_begins() -> None:
