@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NoReturn
 
 import pyarrow as pa
 
@@ -60,7 +61,10 @@ class Watched(Node):
 
     @property
     def partitions(self) -> int:
-        return self.plan.partitions
+        try:
+            return self.plan.partitions  # which reads what is to be in memory
+        except SourceGoneError as error:
+            self._raise(error)
 
     @property
     def statistics(self) -> Statistics:
@@ -88,10 +92,13 @@ class Watched(Node):
         try:
             yield
         except SourceGoneError as error:
-            outcome = self.missing(error)
-            if outcome is error:
-                raise
-            raise outcome from error
+            self._raise(error)
+
+    def _raise(self, error: SourceGoneError) -> NoReturn:
+        outcome = self.missing(error)
+        if outcome is error:
+            raise error
+        raise outcome from error
 
 
 def watched(node: Node, snapshot: Snapshot) -> Node:
