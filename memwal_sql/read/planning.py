@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NoReturn
 
 import pyarrow as pa
 
@@ -32,8 +31,8 @@ def scan(query: Query, snapshot: Snapshot) -> Node:
 
 
 def opened(node: Node) -> Node:
-    """A plan with every source open."""
-    _ = node.statistics
+    """A plan with every source open, and what it counts its partitions by in memory."""
+    _ = node.statistics, node.partitions
     return node
 
 
@@ -61,10 +60,7 @@ class Watched(Node):
 
     @property
     def partitions(self) -> int:
-        try:
-            return self.plan.partitions  # which reads what is to be in memory
-        except SourceGoneError as error:
-            self._raise(error)
+        return self.plan.partitions
 
     @property
     def statistics(self) -> Statistics:
@@ -92,13 +88,10 @@ class Watched(Node):
         try:
             yield
         except SourceGoneError as error:
-            self._raise(error)
-
-    def _raise(self, error: SourceGoneError) -> NoReturn:
-        outcome = self.missing(error)
-        if outcome is error:
-            raise error
-        raise outcome from error
+            outcome = self.missing(error)
+            if outcome is error:
+                raise
+            raise outcome from error
 
 
 def watched(node: Node, snapshot: Snapshot) -> Node:
