@@ -165,8 +165,10 @@ def _searched(
     tasks = parallelism(spark)
     rows = search_in_shares(options, search, condition, columns, tasks, partial(map_shares, spark))
     kinds = spark_schema(rows.schema)
-    batches = [as_spark(batch, arrow_schema(kinds)) for batch in rows.to_batches()]
-    return spark.createDataFrame(pa.Table.from_batches(batches, arrow_schema(kinds)), kinds)
+    # PySpark makes no list columns of a table without any batch.
+    batches = rows.to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
+    given = [as_spark(batch, arrow_schema(kinds)) for batch in batches]
+    return spark.createDataFrame(pa.Table.from_batches(given, arrow_schema(kinds)), kinds)
 
 
 def search_in_shares(

@@ -176,6 +176,10 @@ def test_spark_runs_the_tasks(spark: SparkSession, tmp_path: Path) -> None:
             table.vector_search("vec", vector, 5, "id > 9", ["id"], exact=True),
         ),
         (
+            vector_search(spark, table.uri, "vec", vector, 5, "id < 0"),
+            table.vector_search("vec", vector, 5, "id < 0", exact=True),
+        ),
+        (
             hybrid_search(spark, table.uri, "vec", vector, "body", text, fuzziness=1),
             table.hybrid_search("vec", vector, "body", text, fuzziness=1, exact=True),
         ),
