@@ -18,6 +18,7 @@ from memwal_sql.arguments import check_expression, date_remedy
 from memwal_sql.errors import InvalidCallError
 
 _PLACE = "the place of the row"
+_ONE_ROW = "an expression is over one row, without aggregates and windows"
 
 
 class Expressions:
@@ -57,18 +58,21 @@ class Expressions:
         condition = None if self.when is None else _parsed(frame, self.when)
         place = datafusion.col(f'"{_PLACE}"')
         aliases = [expression.alias(f"value of {name}") for name, expression in columns.items()]
-        shown = shortened(repr([self.when, *self.columns.values()]))
+        texts = self.columns if self.when is None else {"the condition": self.when, **self.columns}
+        shown = shortened(", ".join(f"{name}: {text!r}" for name, text in texts.items()))
         try:
             frame = (frame if condition is None else frame.filter(condition)).select(
                 place, *aliases
             )
             if _nodes(frame.logical_plan()) != (2 if condition is None else 3):
-                raise InvalidCallError(f"{shown}: an expression is over one row, without windows")
+                raise InvalidCallError(f"{shown}: {_ONE_ROW}")
             result = frame.to_arrow_table()
         except Exception as error:
             if not is_native(error):
                 raise
             reason = shortened(str(error)) + date_remedy(str(error))
+            if "AggregateFunction" in reason:
+                reason = _ONE_ROW
             raise InvalidCallError(f"{shown} can't be evaluated: {reason}") from error
         places = result.column(0).to_numpy()
         order = pa.array(np.argsort(places, kind="stable"))

@@ -35,7 +35,7 @@ class NewColumns:
         # Without a column a batch would lose its number of rows.
         self.read = [name for name in schema.names if name in named] or schema.names[:1]
         rows = pa.schema([schema.field(name) for name in self.read])
-        self.schema = pa.schema([_field(rows, name, text) for name, text in columns.items()])
+        self.schema = pa.schema([_field(schema, name, text) for name, text in columns.items()])
         self._expressions = Expressions(pa.schema([*rows, *self.schema]), None, columns)
         self.compute(pa.RecordBatch.from_pylist([], rows))
 
@@ -63,8 +63,11 @@ def _field(rows: pa.Schema, name: str, text: str) -> pa.Field:
     except Exception as error:
         if not is_native(error):
             raise
+        reason = shortened(str(error))
+        if "No field named" in reason:  # and then the fields of a table without a name
+            reason = f"{reason.splitlines()[0]} The table has {rows.names}."
         raise InvalidCallError(
-            f"{name}: {text!r} is not an expression over the row: {shortened(str(error))}"
+            f"{name}: {text!r} is not an expression over the row: {reason}"
         ) from error
     if pa.types.is_null(kind):
         raise InvalidCallError(f"{name}: {text!r} has no type: CAST(NULL AS BIGINT) has one")
