@@ -167,8 +167,8 @@ def _searched(
     kinds = spark_schema(rows.schema)
     # PySpark makes no list columns of a table without any batch.
     batches = rows.to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
-    given = [as_spark(batch, arrow_schema(kinds)) for batch in batches]
-    return spark.createDataFrame(pa.Table.from_batches(given, arrow_schema(kinds)), kinds)
+    converted = [as_spark(batch, arrow_schema(kinds)) for batch in batches]
+    return spark.createDataFrame(pa.Table.from_batches(converted, arrow_schema(kinds)), kinds)
 
 
 def search_in_shares(

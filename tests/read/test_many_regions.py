@@ -192,8 +192,11 @@ def test_the_next_region_is_read_as_if_there_were_few(read: Any, tmp_path: Path)
             writer.upsert(rows(0, 299, 1))
             writer.flush()
         table.snapshot_regions()
+        counts = []
         with as_another_process():
-            reader = mw.open_table(table.uri)
-            read(reader, KEYS[0])
-            calls.append(function_calls(partial(read, reader, KEYS[1])))
+            for _ in range(3):  # objects are finalised in one or the other
+                reader = mw.open_table(table.uri)
+                read(reader, KEYS[0])
+                counts.append(function_calls(partial(read, reader, KEYS[1])))
+        calls.append(min(counts))
     assert calls[1] == calls[2]
