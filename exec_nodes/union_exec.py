@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import os
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 import pyarrow as pa
 
@@ -14,21 +13,13 @@ from exec_nodes.base.errors import InvalidCallError
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.node import Node, ResidentPart, Statistics
 
-# A child, and a partition of it.
-_Pair = tuple[int, int]
-
-# A partition in memory has at most so many times the rows of the largest part.
-_SLACK = 1.25
-
 
 @dataclass(frozen=True)
 class UnionExec(Node):
     """Yields every child's rows, in no particular order.
 
     The children's partitions are dealt out to at most `target` partitions with about equally many
-    rows, so that sixty small generations cost no sixty partitions. If all rows are in memory, there
-    is nothing to wait for: few partitions that end about as soon as the largest part are enough,
-    and the host divides its own work on the rows as its session says.
+    rows, so that sixty small generations cost no sixty partitions.
     """
 
     inputs: tuple[Node, ...]
@@ -59,62 +50,38 @@ class UnionExec(Node):
         return "UnionExec"
 
     def resident(self, partition: int) -> list[ResidentPart] | None:
-        pairs = self._dealt[partition]
-        rows = self._resident
-        if rows is None and self.partitions > 1:
-            rows = self._in_memory(pairs)
-        return None if rows is None else [part for pair in pairs for part in rows[pair]]
+        parts: list[ResidentPart] = []
+        for child, part in self._dealt[partition]:
+            more = self.inputs[child].resident(part)
+            if more is None:
+                return None
+            parts += more
+        return parts
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
         for child, part in self._dealt[partition]:
             yield from self.inputs[child].execute(part)
 
     @lazy_property
-    def _dealt(self) -> list[list[_Pair]]:
-        """The pairs that each partition reads, in the children's order."""
+    def _dealt(self) -> list[list[tuple[int, int]]]:
+        """The (child, child's partition) pairs that each partition reads, in the children's
+        order."""
         parts = [child.partitions for child in self.inputs]
         if self.target == 1:
             return [[(index, part) for index, own in enumerate(parts) for part in range(own)]]
-        rows = Counter[_Pair]()
+        pieces = []
         for index, (child, own) in enumerate(zip(self.inputs, parts, strict=True)):
-            each = (child.statistics.num_rows or 0) // own
-            rows.update({(index, part): each for part in range(own)})
-        count = most = min(self.target, len(rows))
-        longest = _SLACK * max(rows.values(), default=0)
-        if self._resident is not None:
-            count = min(most, math.ceil(rows.total() / max(longest, 1))) or 1
-        dealt, load = _deal(rows, count)
-        while load > longest and count < most:
-            count += 1
-            dealt, load = _deal(rows, count)
-        return dealt
-
-    @lazy_property
-    def _resident(self) -> dict[_Pair, list[ResidentPart]] | None:
-        parts = [range(child.partitions) for child in self.inputs]
-        return self._in_memory((index, part) for index, own in enumerate(parts) for part in own)
-
-    def _in_memory(self, pairs: Iterable[_Pair]) -> dict[_Pair, list[ResidentPart]] | None:
-        """The rows of these partitions of children, if all are in memory."""
-        resident: dict[_Pair, list[ResidentPart]] = {}
-        for child, part in pairs:
-            rows = self.inputs[child].resident(part)
-            if rows is None:
-                return None
-            resident[child, part] = rows
-        return resident
-
-
-def _deal(rows: Counter[_Pair], count: int) -> tuple[list[list[_Pair]], int]:
-    """Pairs with so many rows in `count` partitions, in order, and the rows of the largest."""
-    dealt: list[list[_Pair]] = [[] for _ in range(count)]
-    loads = [0] * count
-    for pair, load in rows.most_common():
-        # Equal loads are told apart by their number of pieces: row counts may be unknown.
-        least = min(zip(loads, map(len, dealt), range(count), strict=True))[2]
-        loads[least] += load
-        dealt[least].append(pair)
-    return [sorted(pairs) for pairs in dealt if pairs], max(loads, default=0)
+            rows = (child.statistics.num_rows or 0) / own
+            pieces += [(rows, index, part) for part in range(own)]
+        count = max(1, min(self.target, len(pieces)))
+        dealt: list[list[tuple[int, int]]] = [[] for _ in range(count)]
+        loads = [0.0] * count
+        for rows, index, part in sorted(pieces, key=itemgetter(0), reverse=True):
+            # Equal loads are told apart by their number of pieces: row counts may be unknown.
+            least = min(zip(loads, map(len, dealt), range(count), strict=True))[2]
+            loads[least] += rows
+            dealt[least].append((index, part))
+        return [sorted(pairs) for pairs in dealt if pairs]
 
 
 def total(parts: Sequence[Statistics]) -> Statistics:

@@ -162,29 +162,3 @@ def test_union_packs_many_small_inputs_into_few_even_partitions() -> None:
     assert union.statistics.num_rows == sum(sizes)
     with pytest.raises(InvalidCallError):
         UnionExec((), 1)
-
-
-def test_few_rows_beside_many_get_a_partition_of_their_own_only_where_something_is_read() -> None:
-    plan = PlanStale(None, (), StaleSets())
-    sources = [memtable([(i, i) for i in range(n)], 1) for n in (100, 3, 9)]
-
-    def union(output: pa.Schema) -> UnionExec:
-        return UnionExec(
-            tuple(ScanExec(s, i, output, (), None, plan) for i, s in enumerate(sources)), 2
-        )
-
-    in_memory, read = union(SCHEMA), union(pa.schema([]))
-    assert (in_memory.partitions, read.partitions) == (1, 2)
-    parts = in_memory.resident(0)
-    assert parts is not None
-    assert [part.rows.num_rows for part in parts] == [100, 3, 9]
-    assert read.resident(0) is None
-    assert sum(batch.num_rows for batch in in_memory.execute()) == 112
-
-
-def test_equal_parts_in_memory_are_not_read_one_after_the_other() -> None:
-    plan = PlanStale(None, (), StaleSets())
-    for parts, target, partitions in ((8, 8, 8), (9, 16, 9), (16, 8, 8), (5, 4, 4), (1, 8, 1)):
-        sources = [memtable([(i, i) for i in range(10)], 1) for _ in range(parts)]
-        scans = tuple(ScanExec(s, i, SCHEMA, (), None, plan) for i, s in enumerate(sources))
-        assert UnionExec(scans, target).partitions == partitions, (parts, target)

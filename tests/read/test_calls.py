@@ -37,10 +37,9 @@ _WARM_UP, _COUNTED = 40, 5
 # asks of a region is an object, as its questions go side by side with others on an object store; a
 # write asks at each request for its deadline, and a search for the analyzers of what its filters
 # match. A scan reads Lance in another thread, where no signal handler runs. The unflushed rows of
-# several regions are closed over transactions, and a write notices that its turn has ended. Rows in
-# memory are gathered by the thread that plans, as the number of partitions depends on them.
+# several regions are closed over transactions, and a write notices that its turn has ended.
 _MOST: Mapping[str, int] = {
-    "SELECT with a filter": 429,
+    "SELECT with a filter": 312,
     "table.scan with a filter": 488,
     "SELECT by key": 197,
     "get in the base": 117,
@@ -49,7 +48,7 @@ _MOST: Mapping[str, int] = {
     "get in a MemTable": 75,
     "vector_search": 558,
     "full_text_search": 488,
-    "hybrid_search": 1080,
+    "hybrid_search": 979,
     "upsert of one row": 308,
 }
 
