@@ -36,11 +36,11 @@ def deferred_logs(*, by_thread: bool = False) -> Iterator[None]:
         yield  # there is one around it
         return
     records: list[logging.LogRecord] = []
-    token = _deferred.set(records)
     try:
+        _deferred.set(records)  # by value, as an interrupt may come before a token is stored
         yield
     finally:
-        _deferred.reset(token)
+        _deferred.set(None)
         for record in records:
             if by_thread:
                 thread = _thread(os.getpid())

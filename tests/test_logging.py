@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from memwal_sql import life_log
 from memwal_sql.errors import FencedError
 from memwal_sql.maintain.compact.compactor import Extent
 from memwal_sql.maintain.lease import maintenance_lease
@@ -292,3 +293,30 @@ def test_a_handler_may_write_to_a_table_of_ours(
     handler.release()
     writer.close()
     assert table.count_rows() == handler.records > 2
+
+
+def test_an_interrupt_leaves_no_log_deferred(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also one that comes as soon as records are deferred."""
+
+    class Interrupted:
+        def get(self) -> Any:
+            return deferred.get()
+
+        def set(self, records: Any) -> Any:
+            token = deferred.set(records)
+            if records is not None:
+                raise KeyboardInterrupt
+            return token
+
+        def reset(self, token: Any) -> None:
+            deferred.reset(token)
+
+    deferred = life_log._deferred
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(life_log, "_deferred", Interrupted())
+        with life_log.deferred_logs():
+            pass
+    life_log.life_log("memwal_sql.some_module").warning("a record after it")
+    assert "a record after it" in caplog.text
