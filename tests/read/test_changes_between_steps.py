@@ -256,7 +256,7 @@ def test_whatever_the_order_of_answers_that_were_asked_for_side_by_side(
 
 def _opened_cold(life: Life, wrap: Callable[[Any], HookedStore]) -> Callable[[], mw.Table]:
     def opened() -> mw.Table:
-        """Of a base, a generation and an entry nothing is known."""
+        """A handle that knows nothing yet of a base table, a generation and an entry."""
         life.merge()
         life.write()
         life.writer.flush()

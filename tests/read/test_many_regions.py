@@ -194,7 +194,7 @@ def test_the_next_region_is_read_as_if_there_were_few(read: Any, tmp_path: Path)
         table.snapshot_regions()
         counts = []
         with as_another_process():
-            for _ in range(3):  # objects are finalised in one or the other
+            for _ in range(3):  # finalisers of other objects may run in one of them
                 reader = mw.open_table(table.uri)
                 read(reader, KEYS[0])
                 counts.append(function_calls(partial(read, reader, KEYS[1])))

@@ -45,6 +45,11 @@ def table(tmp_path: Path) -> mw.Table:
     return table
 
 
+def hooked(table: mw.Table) -> mw.Table:
+    """Another handle of the table, over an object store whose requests a hook can see."""
+    return opened_over(table.uri, lambda store: HookedStore(Remote(store)))
+
+
 @pytest.mark.parametrize(
     ("read", "requests"),
     [
@@ -61,7 +66,7 @@ def test_what_a_read_asks_again_is_under_way_at_once(
     table: mw.Table, read: Read, requests: int
 ) -> None:
     """Where nothing is new, one wait is all: none of them is answered before all have come."""
-    reader = opened_over(table.uri, lambda store: HookedStore(Remote(store)))
+    reader = hooked(table)
     all_of_them = Barrier(requests)
 
     def hook(operation: str, path: str, call: Call) -> Any:
@@ -87,7 +92,7 @@ def test_a_row_of_the_base_table_is_read_meanwhile(
     merge_all(table)
     with table.writer() as writer:
         writer.upsert(rows(0, 99, 6))
-    reader = opened_over(table.uri, lambda store: HookedStore(Remote(store)))
+    reader = hooked(table)
     together = Barrier(BASE + 3 + in_base)
     last = LanceSource.last
 
@@ -123,7 +128,7 @@ def test_what_a_process_needs_first_is_read_beside_the_logs(
     table: mw.Table, read: Read, what: str, needed: int
 ) -> None:
     """No log is listed before the filters of a key, or base and generations of a scan, are read."""
-    reader = opened_over(table.uri, lambda store: HookedStore(Remote(store)))
+    reader = hooked(table)
     read_by_then: Counter[str] = Counter()
     all_of_them, opened = Condition(), LanceSource.open
 
@@ -158,7 +163,7 @@ def test_filters_of_new_generations_are_loaded_at_once(
     table: mw.Table, keys: Any, new: int
 ) -> None:
     """Not one after the other, as the keys are looked up."""
-    reader = opened_over(table.uri, lambda store: HookedStore(Remote(store)))
+    reader = hooked(table)
     with as_another_process():
         reader.get(keys)
     with table.writer() as writer:
@@ -180,7 +185,7 @@ def test_filters_of_new_generations_are_loaded_at_once(
 
 @pytest.mark.parametrize("keys", [7, list(range(50))])
 def test_filters_are_not_loaded_for_keys_that_the_log_has(table: mw.Table, keys: Any) -> None:
-    reader = opened_over(table.uri, lambda store: HookedStore(Remote(store)))
+    reader = hooked(table)
     with as_another_process():
         reader.get(keys)
     with table.writer() as writer:
@@ -203,7 +208,7 @@ def test_filters_are_not_loaded_for_keys_that_the_log_has(table: mw.Table, keys:
 
 def test_columns_that_change_while_a_read_begins_are_those_of_its_base(table: mw.Table) -> None:
     """Another thread of the handle may read the base table with its new columns meanwhile."""
-    reader = opened_over(table.uri, lambda store: HookedStore(Remote(store)))
+    reader = hooked(table)
     prepare, changed = RegionReader._prepare_sources, list[bool]()
 
     def change() -> None:
@@ -229,10 +234,10 @@ def test_columns_that_change_while_a_read_begins_are_those_of_its_base(table: mw
 
 
 def test_requests_of_a_process_that_begins() -> None:
-    """Of the key's region alone: a hint, the manifest that it names, those before and after it,
-    three questions, its log by a listing and an entry, a bloom filter. Of the table: its newest
-    version three times, the next one, two listings. Lance reads a small base table in one, and a
-    small generation in three."""
+    """A lookup reads only the key's region: a hint, the manifest that it names, those before and
+    after it, three questions, its log by a listing and an entry, a bloom filter. It reads the
+    table's newest version three times, looks for the next one, and lists twice. Lance reads a small
+    base table in one request, and a small generation in three."""
     seen = Requests()
     with s3_server("tables", around=seen.around) as options:
         schema = pa.schema([pa.field("id", pa.int64(), False), ("val", pa.int64())])

@@ -110,7 +110,7 @@ def test_it_prints_where_nobody_watches_and_ends_at_a_key(tmp_path: Path) -> Non
     assert [json.loads(line)["rate"] for line in lines] == [None, 0.0]
     command = [sys.executable, "-m", "memwal_sql", "top", table.uri, "--interval", "100"]
     ours, theirs = pty.openpty()
-    env = os.environ | {"COLUMNS": "300", "LINES": "15"}  # six lines are no regions
+    env = os.environ | {"COLUMNS": "300", "LINES": "15"}  # six lines have no room for regions
     with subprocess.Popen(command, cwd=ROOT, env=env, stdin=theirs, stdout=theirs) as process:
         os.close(theirs)
         screen = b""

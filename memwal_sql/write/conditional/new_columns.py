@@ -64,7 +64,7 @@ def _field(rows: pa.Schema, name: str, text: str) -> pa.Field:
         if not is_native(error):
             raise
         reason = shortened(str(error))
-        if "No field named" in reason:  # and then the fields of a table without a name
+        if "No field named" in reason:  # DataFusion goes on with internal names
             reason = f"{reason.splitlines()[0]} The table has {rows.names}."
         raise InvalidCallError(
             f"{name}: {text!r} is not an expression over the row: {reason}"
