@@ -28,7 +28,7 @@ from memwal_sql.state.defaults import defaults_of
 from memwal_sql.state.memtable import memtable_schema
 from memwal_sql.write.ingest.changes import DELETE, UPSERT, Changes
 from memwal_sql.write.ingest.files import is_json_file, json_array, json_lists, opened_file
-from memwal_sql.write.ingest.json_texts import check_json, is_json
+from memwal_sql.write.ingest.json_texts import is_json, stored_json
 from memwal_sql.write.ingest.missing import (
     ERROR,
     KEEP,
@@ -124,6 +124,8 @@ class Normaliser:
             array = _single_chunk(validated(exact_cast(column, self._schema.field(name)), name))
             if name in self._primary_key:
                 self._check_null(array, name)
+            if is_json(array.type):
+                array = stored_json(array, name)
             arrays.append(array)
         return pa.RecordBatch.from_arrays(arrays, names=names)
 
@@ -151,7 +153,7 @@ class Normaliser:
         for position in self._required_inside:
             check_required_fields(columns[position], self._schema.names[position])
         for position in self._json:
-            check_json(columns[position], self._schema.names[position])
+            columns[position] = stored_json(columns[position], self._schema.names[position])
         if self._has_structs:
             columns = [with_null_children(column) for column in columns]
         return self._batch(columns, tombstone=False)

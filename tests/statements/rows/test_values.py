@@ -244,7 +244,7 @@ WRITTEN: dict[str, tuple[pa.DataType, Any]] = {
         "[{'x': 0.8999999761581421, 'n': 1}]",
     ),
     "{a: 1}": (pa.struct({"a": pa.int16()}), "{'a': 1}"),
-    """'{"a": 1}'""": (pa.json_(), '{"a": 1}'),
+    """'{"a": 1}'""": (pa.json_(), '{"a":1}'),
     "'abc'": (pa.binary(), "b'abc'"),
     "true": (pa.bool_(), "True"),
     "NULL": (pa.list_(pa.int32()), "None"),
