@@ -2,7 +2,8 @@
 
 A base version says when it was committed. Manifests of regions and WAL entries do not: theirs are
 the times of their files, by the store's clock. So the state at a time is the newest base version of
-that time, and for each region its manifest of that time with the log up to then. Where a collection
+that time, and for each region its manifest of that time with the log up to then. A transaction is
+in it if its record was there by then, so that all regions and all tables agree. Where a collection
 has deleted a part of that, nobody knows which rows there were, and the state is refused.
 """
 
@@ -14,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from memwal_sql.errors import InvalidCallError
+from memwal_sql.errors import InvalidCallError, TornEntryError
 from memwal_sql.maintain.gc.listing import RegionFiles, survey_regions
 from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot
 from memwal_sql.read.recorded import check_parts, recorded_regions
@@ -24,10 +25,11 @@ from memwal_sql.storage.base.versions import read_base_version
 from memwal_sql.storage.objects.concurrent import map_remote
 from memwal_sql.storage.objects.protocol import ObjectMeta, ObjectStore
 from memwal_sql.storage.paths import BASE_VERSIONS_FOLDER, base_version_of
+from memwal_sql.storage.records.transactions import Transactions
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.region.progress import check_progress
 from memwal_sql.storage.region.versions import RegionManifests
-from memwal_sql.storage.wal.log import Wal
+from memwal_sql.storage.wal.log import Wal, WalEntry
 from memwal_sql.storage.wal.torn import whole_end
 
 
@@ -119,8 +121,10 @@ def state_at(context: TableContext, base: BaseTable, moment: Moment) -> PinnedSn
     for region_id in recorded:
         regions.setdefault(region_id, RegionFiles(region_id))
 
+    records = _RecordTimes(context)
+
     def past(files: RegionFiles) -> _Past:
-        return _past(context.store, base, moment, files, recorded.get(files.region_id))
+        return _past(context, base, moment, files, recorded.get(files.region_id), records)
 
     states = map_remote(context.store.remote, past, regions.values())
     lost = [state.lost for state in states if state.lost is not None]
@@ -147,14 +151,36 @@ class _Past:
     lost: _Lost | None = None
 
 
+class _RecordTimes:
+    """When the records of transactions were put, for several threads."""
+
+    def __init__(self, context: TableContext) -> None:
+        self._context = context
+        self._listed: dict[str, Mapping[str, ObjectMeta]] = {}
+
+    def has_decided(self, wal: Wal, entry: WalEntry, moment: Moment) -> bool:
+        """Whether the verdict over an intent was there at a moment. Where the record is gone and
+        the verdict is known by other files, it was."""
+        intent = entry.intent
+        if intent is None or wal.verdict(entry) is None:
+            return intent is None
+        home, listed = intent.home, self._listed.get(intent.home, {})
+        if intent.id not in listed:
+            listed = Transactions(self._context.home(home)).listed()
+            self._listed[home] = listed
+        record = listed.get(intent.id)
+        return record is None or _modified(record) <= moment.seconds
+
+
 def _past(
-    store: ObjectStore,
+    context: TableContext,
     base: BaseTable,
     moment: Moment,
     files: RegionFiles,
     recorded: RegionManifest | None,
+    records: _RecordTimes,
 ) -> _Past:
-    manifests = RegionManifests(store, files.region_id)
+    manifests = RegionManifests(context.store, files.region_id)
     versions = sorted(files.manifests)
     then = _last(files.manifests, moment)
     merged = base.details.merged_generations.get(files.region_id, 0)
@@ -189,9 +215,26 @@ def _past(
     missing = [entry for entry in range(flushed + 1, following) if entry not in files.wal]
     if missing:
         return _Past(lost=_Lost(len(missing), _rows(manifests, versions, manifest)))
-    wal = Wal(store, files.region_id)
+    wal = context.wal(files.region_id)
     end = whole_end(wal, flushed + 1, last + 1, manifest.wal_entry_position_last_seen)
-    return _Past(PinnedRegion(manifest, end))
+    return _Past(PinnedRegion(manifest, _decided_end(wal, flushed + 1, end, moment, records)))
+
+
+def _decided_end(wal: Wal, first: int, end: int, moment: Moment, records: _RecordTimes) -> int:
+    """The end of a log, without what was undecided at a moment: nobody writes rows behind an intent
+    before its record is there (protocol rule T6), only claims put fences there."""
+    for position in range(end - 1, first - 1, -1):
+        try:
+            entry = wal.read(position)
+        except TornEntryError:
+            continue  # a fence above lists it as skipped
+        if entry is None or (entry.intent is None and not entry.is_fence):
+            break
+        if entry.intent is not None:
+            if records.has_decided(wal, entry, moment):
+                break
+            end = position
+    return end
 
 
 def _check_copied(base: BaseTable, moment: Moment, files: RegionFiles) -> None:

@@ -170,7 +170,11 @@ class Transactions:
 
     def ids(self) -> list[str]:
         """The ids of all records, ascending: those without a name of the caller by time."""
-        return sorted(listed_records(self._store.list(TRANSACTIONS_FOLDER)))
+        return sorted(self.listed())
+
+    def listed(self) -> dict[str, ObjectMeta]:
+        """All records, by the id of their transaction: one listing."""
+        return listed_records(self._store.list(TRANSACTIONS_FOLDER))
 
     def delete(self, ids: Iterable[str]) -> None:
         """Remove records that nobody needs any more."""
