@@ -19,6 +19,7 @@ from memwal_sql.state.memtable import memtable_schema
 from memwal_sql.write.conditional.resolve import ReadChanges, RowChanges
 from memwal_sql.write.coordinator import Description
 from memwal_sql.write.ingest.conditional_changes import conditional_changes
+from memwal_sql.write.ingest.debezium import BinaryText
 from memwal_sql.write.ingest.files import named_file
 from memwal_sql.write.ingest.missing import ERROR, KEEP, MissingInInsert, MissingInUpsert
 from memwal_sql.write.ingest.normalise import Rows
@@ -219,7 +220,13 @@ class TableWriter(WriterLifecycle):
         return statements.over_rows(select, compute, isolation, whole=whole)
 
     def apply(
-        self, changes: Any, *, op: str = "_op", when: str | None = None, atomic: bool = False
+        self,
+        changes: Any,
+        *,
+        op: str = "_op",
+        when: str | None = None,
+        atomic: bool = False,
+        binary: BinaryText | None = None,
     ) -> WriteResult:
         """Write a stream of changes in order: rows with a column `op` that gives the kind of each.
 
@@ -230,13 +237,17 @@ class TableWriter(WriterLifecycle):
         Args:
             changes: rows as `upsert` takes them; `table.changes()`, with `op="_change"`; or a list
                 of Debezium's messages, envelopes with `before`, `after` and `op`, with or without a
-                `payload` around them. None, a tombstone of Kafka, is skipped.
+                `payload` around them. None, a tombstone of Kafka, is skipped. An update whose
+                `before` has another key deletes that one.
             op: the column; in envelopes it is always `op`.
             when: a SQL condition over an existing row, `t`, and the change, `s`, as in `upsert`.
                 For a delete `s` has the columns that it carries, such as Debezium's `before`, and
                 null in the others. A deleted row does not exist: a late older change inserts it
                 again.
             atomic: as in `upsert`.
+            binary: how texts in binary columns encode bytes, in dicts and files of JSON: `base64`
+                and `base64-url-safe`, which Debezium sends, or `hex`. In an envelope such a text is
+                refused without it.
 
         Raises as `upsert` does.
 
@@ -256,11 +267,11 @@ class TableWriter(WriterLifecycle):
         if when is not None:
             expressions = self._resolver.expressions(when, {})
             with named_file(changes):
-                batch = conditional_changes(self._normaliser, self._schema, changes, op)
+                batch = conditional_changes(self._normaliser, self._schema, changes, op, binary)
             return self._statements.over_keys(*self._resolver.upsert(batch, expressions))
         with named_file(changes):
             normaliser, rows = self._normaliser.opened_changes(changes)
-            normalise = partial(normaliser.changes, op=op)
+            normalise = partial(normaliser.changes, op=op, binary=binary)
             if isinstance(rows, pa.Table | RowStream):
                 return self._write(rows, normalise, atomic=atomic)
             if isinstance(rows, Iterator):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,17 +11,8 @@ import pyarrow as pa
 
 from exec_nodes.arrow.input_rows import FORMS, input_rows
 from memwal_sql.errors import InvalidCallError
-
-UPSERT, DELETE, BEFORE, _UNKNOWN = range(4)
-
-# Word of a change feed -> kind: SQL, Debezium, Flink, Delta and this project.
-_CODES: Mapping[str, int] = {
-    **dict.fromkeys(("upsert", "insert", "update", "c", "r", "u", "+I", "+U"), UPSERT),
-    **dict.fromkeys(("update_after", "update_postimage"), UPSERT),
-    **dict.fromkeys(("delete", "d", "-D"), DELETE),
-    **dict.fromkeys(("update_before", "update_preimage", "-U"), BEFORE),
-}
-
+from memwal_sql.write.ingest.change_codes import CODES, UNKNOWN, kind_of
+from memwal_sql.write.ingest.debezium import NO_ROWS, BinaryText, Messages
 
 # Column with the operation -> further columns of such a stream, besides those of the rows.
 _OPERATION_FIELDS: Mapping[str, frozenset[str]] = {
@@ -29,34 +20,42 @@ _OPERATION_FIELDS: Mapping[str, frozenset[str]] = {
     "_change_type": frozenset({"_commit_version", "_commit_timestamp"}),
 }
 
-# Debezium's fields around a message and within it.
-_WRAPPER = frozenset({"schema", "payload"})
-_SIDES = frozenset({"before", "after"})
-
 
 class Changes:
     """The rows of a stream of changes, in the form in which they were given: Arrow's, a dict of
     columns or a list of dicts. Rows in Debezium's envelopes are unwrapped."""
 
-    def __init__(self, data: Any, op: str, columns: Collection[str] = ()) -> None:
-        """`columns` are the table's: further columns of this project's feed and of Delta's are left
-        out. Raises InvalidCallError for rows without `op`, and for an unknown code in it."""
+    def __init__(
+        self,
+        data: Any,
+        op: str,
+        schema: pa.Schema,
+        primary_key: Sequence[str],
+        binary: BinaryText | None = None,
+    ) -> None:
+        """Columns of this project's feed and of Delta's that `schema` has not are left out.
+        `binary` says how texts encode bytes, see `Messages`. Raises InvalidCallError for rows
+        without `op`, and for an unknown code in it."""
+        messages = Messages(schema, primary_key, op, binary)
         if isinstance(data, Sequence) and not isinstance(data, str | bytes):
-            data = _messages(data, op, frozenset(columns))
+            data = messages.rows(data)
         rows = input_rows(data)
         if rows is None:
             raise InvalidCallError(f"{type(data).__name__} is not a set of rows: pass {FORMS}")
         self._rows = rows
         self._op = op
         words = self._words()
-        codes = [_kind(word) for word in words]
-        if _UNKNOWN in codes:
-            row = codes.index(_UNKNOWN)
+        codes = [kind_of(word) for word in words]
+        if UNKNOWN in codes:
+            row = codes.index(UNKNOWN)
+            word = words[row]
+            if isinstance(word, str) and word in NO_ROWS:
+                raise InvalidCallError(f"row {row} has {word!r} in {op!r}: {NO_ROWS[word]}")
             raise InvalidCallError(
-                f"row {row} has {words[row]!r} in {op!r}, which is not one of {sorted(_CODES)}"
+                f"row {row} has {word!r} in {op!r}, which is not one of {sorted(CODES)}"
             )
         self._kinds = np.array(codes, np.int64)
-        self._left_out = {op, *_OPERATION_FIELDS.get(op, frozenset()) - set(columns)}
+        self._left_out = {op, *_OPERATION_FIELDS.get(op, frozenset()) - set(schema.names)}
 
     def places(self, kind: int) -> npt.NDArray[np.int64]:
         """The positions of the rows of a kind."""
@@ -94,38 +93,6 @@ class Changes:
         if isinstance(rows, Mapping):
             return _values(rows[op])
         return [row.get(op) for row in rows]
-
-
-def _kind(word: Any) -> int:
-    return _CODES.get(word, _UNKNOWN) if isinstance(word, str) else _UNKNOWN
-
-
-def _messages(messages: Sequence[Any], op: str, columns: Set[str]) -> Sequence[Any]:
-    """The rows of messages, with their `op`. Debezium's envelopes, `before`, `after` and `op` with
-    or without a `payload` around them, are unwrapped; others stay as they are. None is a tombstone
-    of Kafka, which repeats the delete before it."""
-    rows = []
-    for place, message in enumerate(messages):
-        if isinstance(message, Mapping) and {"payload"} <= message.keys() <= _WRAPPER:
-            message = message["payload"]
-        if message is None:
-            continue
-        if not isinstance(message, Mapping) or op in message.keys() - {"op"}:
-            rows.append(message)
-        elif "op" in message and _SIDES & message.keys() - columns:
-            word = message["op"]
-            code = _kind(word)
-            side = "before" if code == DELETE else "after"
-            row = message.get(side)
-            if not isinstance(row, Mapping) and code != _UNKNOWN:
-                raise InvalidCallError(
-                    f"message {place} has the op {word!r} and no row in {side!r}: make the "
-                    "connector send it, as with REPLICA IDENTITY FULL in PostgreSQL"
-                )
-            rows.append({**(row or {}), op: word})
-        else:
-            rows.append(message)
-    return rows
 
 
 def _values(column: Any) -> list[Any]:

@@ -11,19 +11,24 @@ import pyarrow as pa
 
 from exec_nodes.arrow.large_columns import concatenated
 from memwal_sql.state.memtable import memtable_schema
-from memwal_sql.write.ingest.changes import DELETE, UPSERT, Changes
+from memwal_sql.write.ingest.change_codes import DELETE, UPSERT
+from memwal_sql.write.ingest.debezium import BinaryText
 from memwal_sql.write.ingest.missing import NULL
 from memwal_sql.write.ingest.normalise import Normaliser
 
 
 def conditional_changes(
-    normaliser: Normaliser, schema: pa.Schema, data: Any, op: str
+    normaliser: Normaliser,
+    schema: pa.Schema,
+    data: Any,
+    op: str,
+    binary: BinaryText | None = None,
 ) -> pa.RecordBatch:
     """The changes of `data` in order, in the MemTables' columns: deletes have the values that they
     carry, and null in other columns. Raises InvalidCallError."""
     normaliser, rows = normaliser.opened_changes(data)
     rows = list(chain.from_iterable(rows)) if isinstance(rows, Iterator) else rows
-    changes = Changes(rows, op, schema.names)
+    changes = normaliser.changes_of(rows, op, binary)
     places = [changes.places(kind) for kind in (UPSERT, DELETE)]
     target = memtable_schema(schema)
     parts: list[list[pa.Array]] = []
