@@ -3,12 +3,12 @@ T12)."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from uuid import UUID
 
-from memwal_sql.errors import ConflictError, NotFoundError, SourceGoneError
+from memwal_sql.errors import NotFoundError, SourceGoneError
 from memwal_sql.read.base_versions import ATTEMPTS
 from memwal_sql.read.closed import Place, TableRead, read_closed
 from memwal_sql.read.region import StaleBaseError, gap_error
@@ -61,25 +61,15 @@ def places_now(collector: SnapshotCollector) -> dict[UUID, tuple[int, int]]:
     }
 
 
-def check_unmoved(
-    collector: SnapshotCollector, ends: Mapping[UUID, int], others: Container[UUID]
-) -> None:
-    """Raise ConflictError if a transaction has written regions after `ends`, and tables among the
-    incarnations of `others`, whose states were taken before this call."""
-    read = collector.read(collector.base_for("strong"), (), strong=True, since={})
-    for region in read.regions:
-        end = ends.get(region.reader.region_id, 0)
-        unflushed = region.unflushed
-        marks = [mark for mark in unflushed.tail.marks if mark.position > end]
-        parts = [part for mark in marks for part in mark.parts if part.incarnation in others]
-        if parts or unflushed.manifest.last_transaction > end:
-            raise ConflictError(
-                f"another transaction has written {collector.uri} since this one began, and maybe "
-                "tables that it uses only now: roll it back and begin again",
-                table=collector.uri,
-                region=region.reader.region_id,
-                expected=end,
-            )
+def moved_since(
+    collector: SnapshotCollector, ends: Mapping[UUID, int], epochs: Mapping[UUID, int]
+) -> UUID | None:
+    """A region of a table that was written or claimed after a state with these `ends` and `epochs`,
+    if there is one."""
+    for region, (end, epoch) in places_now(collector).items():
+        if (end, epoch) != (ends.get(region, 0), epochs.get(region, 0)):
+            return region
+    return None
 
 
 def _state(

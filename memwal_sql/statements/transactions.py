@@ -10,6 +10,7 @@ import pyarrow as pa
 from memwal_native.syntax import Transaction
 from memwal_sql.session.table_functions import search_functions
 from memwal_sql.statements.queries.parsed import Statement
+from memwal_sql.table import Table
 from memwal_sql.transaction.handle import OpenTransaction
 
 _NOT_INSIDE = frozenset(("CREATE", "ALTER", "DROP", "CALL"))
@@ -35,7 +36,10 @@ def run_transaction_word(
         if transaction is not None:
             raise statement.error("a transaction is open: COMMIT or ROLLBACK ends it", at)
         level = tree.level or functions.isolation
-        functions.slot.open = OpenTransaction(actor=functions.actor, isolation=level)
+        present = [table for table in functions.tables(ctx) if isinstance(table, Table)]
+        functions.slot.open = OpenTransaction(
+            others=present, actor=functions.actor, isolation=level
+        )
         return pa.table({})
     if transaction is None:
         raise statement.error("no transaction is open: BEGIN begins one", at)

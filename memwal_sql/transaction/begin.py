@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from memwal_sql.read.one_state import TableState, check_unmoved, one_state
+from memwal_sql.errors import ConflictError
+from memwal_sql.read.one_state import TableState, moved_since, one_state
 from memwal_sql.state.open_writers import live_table_writer
 from memwal_sql.table import Table
 from memwal_sql.transaction.table_inside import TableInside
@@ -24,6 +25,7 @@ class Joined:
         cuts: cuts of the regions that this process had claimed by then.
         ends: the last WAL position that the snapshot has, by region.
         epochs: the writer epoch of each region then.
+        used: whether the transaction has read or written it.
         whole: whether nothing may have been written to the table since, see `Transaction.expect`.
     """
 
@@ -32,6 +34,7 @@ class Joined:
     cuts: dict[RegionWriter, Cut]
     ends: Mapping[UUID, int]
     epochs: Mapping[UUID, int]
+    used: bool = True
     whole: bool = False
 
 
@@ -40,9 +43,8 @@ def join(tables: Sequence[Table], earlier: Sequence[Joined] = ()) -> list[Joined
     that have joined earlier. Raises ConflictError where others have written those since."""
     cuts = [_open_cuts(table) for table in tables]
     states = one_state([table.collector for table in tables])
-    incarnations = {table.context.incarnation for table in tables}
     for joined in earlier:
-        check_unmoved(joined.table.collector, joined.ends, incarnations)
+        _check_unmoved(joined)
     return [
         _joined(table, state, opened)
         for table, state, opened in zip(tables, states, cuts, strict=True)
@@ -52,6 +54,20 @@ def join(tables: Sequence[Table], earlier: Sequence[Joined] = ()) -> list[Joined
 def _joined(table: Table, state: TableState, cuts: dict[RegionWriter, Cut]) -> Joined:
     inside = TableInside(table, state.base, state.snapshot)
     return Joined(table, inside, cuts, state.ends, state.epochs)
+
+
+def _check_unmoved(joined: Joined) -> None:
+    """Raise ConflictError if a table has been written, or claimed by others, since it joined."""
+    moved = moved_since(joined.table.collector, joined.ends, joined.epochs)
+    if moved is not None:
+        uri = joined.table.uri
+        raise ConflictError(
+            f"others have written {uri} since this transaction began, and it uses another table "
+            "only now, which it would see in a later state: ROLLBACK, and begin again",
+            table=uri,
+            region=moved,
+            expected=joined.ends.get(moved, 0),
+        )
 
 
 def _open_cuts(table: Table) -> dict[RegionWriter, Cut]:

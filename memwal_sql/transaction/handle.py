@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 from uuid import UUID
 
-from memwal_sql.errors import ConflictError, InvalidCallError
+from memwal_sql.errors import ConflictError, InvalidCallError, MemWalError
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.objects.concurrent import seconds
 from memwal_sql.storage.records.transactions import (
@@ -58,6 +58,7 @@ class OpenTransaction:
         self,
         tables: Sequence[Table] = (),
         *,
+        others: Sequence[Table] = (),
         actor: str | None = None,
         operation: str | None = None,
         id: str | None = None,  # noqa: A002
@@ -65,7 +66,8 @@ class OpenTransaction:
         timeout_s: float = 60.0,
         clock: Callable[[], float] = seconds,
     ) -> None:
-        """See `memwal_sql.transaction`; other tables join at their first use."""
+        """See `memwal_sql.transaction`; the `others` join together when one of them is first used,
+        and any table that is used after that joins then."""
         check_isolation(isolation)
         if id is not None and not (isinstance(id, str) and _GIVEN_ID.fullmatch(id)):
             raise InvalidCallError(
@@ -88,6 +90,7 @@ class OpenTransaction:
         self._over = False
         self._expired = False
         self._lock = Lock()
+        self._others = {table.context.identity: table for table in others if _can_join(table)}
         self._joined: list[Joined] = []
         self._joined = self._join(tables)
         if id is not None:
@@ -96,11 +99,11 @@ class OpenTransaction:
                 self._take(record)
 
     def inside(self, table: Table) -> Table:
-        """A table as the transaction sees it: in its state at the first use of the table, with the
-        rows staged since. A past state stays as it is.
+        """A table as the transaction sees it: in one state with all tables that it uses, and with
+        the rows staged since. A past state stays as it is.
 
-        Raises ConflictError if another transaction has written this table and those used before,
-        and UnsupportedError for a table that older packages may write.
+        Raises ConflictError if the table joins now, and others have written those used before; and
+        UnsupportedError for a table that older packages may write.
         """
         if table.newest_of is None:
             return table
@@ -109,10 +112,12 @@ class OpenTransaction:
                 self._check_open()
             for joined in self._joined:
                 if joined.table.context.identity == table.context.identity:
-                    return joined.inside
-            self._check_open()
-            self._joined += self._join([table])
-            return self._joined[-1].inside
+                    break
+            else:
+                self._check_open()
+                joined = self._join_late(table)
+            joined.used = True
+            return joined.inside
 
     def note(self, statement: str) -> None:
         """Keep the text of a statement, as `memwal_sql.history` shows them if no operation was
@@ -148,12 +153,12 @@ class OpenTransaction:
                 self.rollback()
 
     def _commit(self) -> TransactionRecord:
-        if not self._joined:
+        if not self._used:
             return TransactionRecord("", True, utc_now())
         operation = self._operation or "; ".join(self._statements) or None
         description = Description(self._id, self._actor, operation)
         serializable = self._isolation == SERIALIZABLE
-        return Commit(self._joined, self._home, description, serializable).run()
+        return Commit(self._used, self._home, description, serializable).run()
 
     def _join(self, tables: Sequence[Table]) -> list[Joined]:
         for table in tables:
@@ -164,11 +169,32 @@ class OpenTransaction:
                 )
             if not table.context.takes_transactions:
                 raise takes_none(table.context)
-        return join(tables, self._joined) if tables else []
+        return join(tables, self._used) if tables else []
+
+    def _join_late(self, table: Table) -> Joined:
+        """Let a table join, and all others that have not been used: they have one state with those
+        that have. One that can't be read does not keep the transaction from those that it uses."""
+        used = self._used
+        taken = {table.context.identity, *(joined.table.context.identity for joined in used)}
+        unused = [other for identity, other in self._others.items() if identity not in taken]
+        try:
+            joined = self._join([table, *unused])
+        except MemWalError as error:
+            if not unused or isinstance(error, ConflictError):
+                raise
+            joined = self._join([table])
+        for other in joined:
+            other.used = False
+        self._joined = [*used, *joined]
+        return joined[0]
+
+    @property
+    def _used(self) -> list[Joined]:
+        return [joined for joined in self._joined if joined.used]
 
     @property
     def _home(self) -> TableContext:
-        return home_of(joined.table for joined in self._joined)
+        return home_of(joined.table for joined in self._used)
 
     def _take(self, record: TransactionRecord) -> TransactionResult:
         """Note that the transaction is committed by this record."""
@@ -213,6 +239,10 @@ class OpenTransaction:
             self.rollback()
         elif not self._over:
             self.commit()
+
+
+def _can_join(table: Table) -> bool:
+    return table.newest_of is not None and table.context.takes_transactions
 
 
 def home_of(tables: Iterable[Table]) -> TableContext:

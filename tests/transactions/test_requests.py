@@ -193,6 +193,28 @@ def test_requests_of_writes(client: Client) -> None:
         assert client.requests(prepare(client), *together) == expected, name
 
 
+def test_requests_of_a_beginning(client: Client) -> None:
+    """In SQL those of all registered tables, when the first is used; then none."""
+    one = Counter({"HEAD base": 2, "LIST regions": 1, "HEAD manifest": 2 * N})
+    session = mw.SessionContext()
+    for name, table in zip(("accounts", "journal"), client.tables, strict=True):
+        mw.register(session, name, table)
+
+    def first() -> None:
+        mw.sql(session, "SELECT count(*) FROM accounts").collect()
+
+    def second() -> None:
+        mw.sql(session, "SELECT count(*) FROM journal, accounts").collect()
+
+    first(), second()
+    looked = client.requests(lambda: mw.transaction(*client.tables).rollback())
+    assert looked == times(2, one)
+    assert not client.requests(lambda: mw.sql(session, "BEGIN"))
+    assert client.requests(first) == times(2, one)
+    assert not client.requests(second)
+    assert not client.requests(lambda: mw.sql(session, "COMMIT"))
+
+
 def test_requests_of_an_abort_in_the_middle(fast_folder: Path) -> None:
     """Others have taken a region over: the intents of the other ones have landed. A record says so
     to readers, who would ask again otherwise."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from memwal_sql.read.snapshots import SnapshotCollector
 from memwal_sql.session.table_functions import search_functions
 from memwal_sql.storage.objects.concurrent import seconds
 from memwal_sql.transaction.handle import OpenTransaction
+from tests.each import each
 from tests.model.process import as_another_process
 from tests.statements.test_corpus import entries, shown
 from tests.transactions.test_transaction import ACCOUNTS, JOURNAL
@@ -184,38 +186,102 @@ def test_a_commit_that_fails_ends_the_transaction(
     mw.sql(ctx, "ROLLBACK")
 
 
-def test_tables_join_at_their_first_use_and_are_closed_with_those_before(
+@each("how, conflicts", [("registered", False), ("catalog", True), ("after BEGIN", True)])
+@each("meanwhile", ["one by one", "together", "flushed", "first only", "second only", "unused"])
+def test_a_transaction_reads_one_state(
+    fast_folder: Path, how: str, conflicts: bool, meanwhile: str
+) -> None:
+    """Of two accounts between which others move money after the first is read, and of one that
+    nobody uses. A table that joins later conflicts if those before were written."""
+    folder = fast_folder / f"{how}-{meanwhile}"
+    uris = {name: str(folder / f"{name}.lance") for name in ("a", "b", "c")}
+    tables = {name: mw.create_table(uri, ACCOUNTS, "id") for name, uri in uris.items()}
+    for table in tables.values():
+        with table.writer() as writer:
+            writer.upsert({"id": [1, 2], "n": [100, 0]})
+    session = mw.SessionContext()
+    prefix = "k.public." if how == "catalog" else ""
+    if how == "catalog":
+        mw.catalog(session, folder, "k")
+    for name, table in tables.items():
+        if how == "registered" or (how == "after BEGIN" and name != "b"):
+            mw.register(session, name, table)
+    mw.sql(session, "BEGIN ISOLATION LEVEL SNAPSHOT")
+    if how == "after BEGIN":
+        mw.register(session, "b", tables["b"])
+
+    def read(name: str) -> int:
+        return int(values(session, f"SELECT n FROM {prefix}{name} WHERE id = 1")[0][0])
+
+    first = read("a")
+    with as_another_process():
+        _move({name: mw.open_table(uri) for name, uri in uris.items()}, meanwhile)
+    moved = conflicts and meanwhile not in ("second only", "unused")
+    with pytest.raises(mw.ConflictError, match="uses another") if moved else nullcontext():
+        second = read("b")
+        assert (first, second) == (100, 100 + 7 * (conflicts and meanwhile == "second only"))
+    assert read("a") == 100
+    if not moved:
+        assert read("b") == second
+        mw.sql(session, "COMMIT")
+    for table in tables.values():
+        table.close()
+
+
+def test_only_tables_that_were_used_take_part_in_the_commit(
     tables: dict[str, mw.Table], ctx: mw.SessionContext
 ) -> None:
-    """Others write after BEGIN: single rows are seen at a table's first use; a transaction over
-    both tables never by half, whether it is flushed by then or not."""
-    for flushes in (False, True):
-        before = values(ctx, "SELECT max(n) FROM accounts WHERE id = 9")[0][0] or 0
-        mw.sql(ctx, "BEGIN")
-        assert values(ctx, "SELECT count(*) FROM accounts WHERE n = -1") == [(0,)]
-        with as_another_process(), mw.open_table(tables["journal"].uri).writer() as writer:
-            writer.upsert({"id": [8], "text": ["alone"]})
-        assert values(ctx, "SELECT text FROM journal WHERE id = 8") == [("alone",)]
-        mw.sql(ctx, "ROLLBACK")
-        mw.sql(ctx, "BEGIN")
-        mw.sql(ctx, "SELECT count(*) FROM accounts").collect()
-        with as_another_process():
-            both = [mw.open_table(table.uri) for table in tables.values()]
-            with mw.transaction(*both) as tx:
-                tx.upsert(both[0], {"id": [9], "n": [before + 1]})
-                tx.upsert(both[1], {"id": [9], "text": [str(before + 1)]})
-            if flushes:
-                for table in both:
-                    with table.writer() as writer:
-                        writer.upsert({"id": [7] * 4, table.schema.names[1]: [None] * 4})
-                        writer.claim_all()
-                        writer.flush()
-        with pytest.raises(mw.ConflictError, match="since this one began"):
-            values(ctx, "SELECT text FROM journal WHERE id = 9")
-        assert values(ctx, "SELECT count(*) FROM accounts WHERE id = 9") == [(before > 0,)]
-        mw.sql(ctx, "ROLLBACK")
-        query = "SELECT a.n, text FROM accounts a JOIN journal j USING (id) WHERE a.id = 9"
-        assert values(ctx, query) == [(before + 1, str(before + 1))]
+    mw.sql(ctx, "BEGIN")
+    mw.sql(ctx, "INSERT INTO journal VALUES (1, 'x')")
+    with as_another_process(), mw.open_table(tables["accounts"].uri).writer() as writer:
+        writer.upsert({"id": [1], "n": [0]})
+    (done,) = mw.sql(ctx, "COMMIT").to_pylist()
+    assert mw.outcome(tables["journal"], id=done["id"]) == "committed"
+
+
+def _move(tables: dict[str, mw.Table], meanwhile: str) -> None:
+    a, b, c = tables.values()
+    steps = {
+        "first only": [(a, 93)],
+        "second only": [(b, 107)],
+        "unused": [(c, 5)],
+        "one by one": [(a, 93), (b, 107)],
+    }.get(meanwhile)
+    if steps is None:
+        with mw.transaction(a, b) as tx:
+            tx.upsert(a, {"id": [1], "n": [93]})
+            tx.upsert(b, {"id": [1], "n": [107]})
+    for table, n in steps or ():
+        with table.writer() as writer:
+            writer.upsert({"id": [1], "n": [n]})
+    if meanwhile == "flushed":
+        for table in (a, b):
+            with table.writer() as writer:
+                writer.claim_all()
+                writer.flush()
+
+
+def test_a_table_that_can_not_be_read_keeps_no_transaction_from_others(
+    tables: dict[str, mw.Table], ctx: mw.SessionContext
+) -> None:
+    """One that is gone, another one at its place, a past state, and one of an older package."""
+    folder = Path(tables["accounts"].uri).parent
+    gone = [mw.create_table(str(folder / name), ACCOUNTS, "id") for name in ("gone", "again")]
+    for table in gone:
+        mw.register(ctx, Path(table.uri).name, table)
+        mw.drop_table(table.uri)
+    mw.create_table(gone[1].uri, JOURNAL, "id")
+    with pytest.warns(UserWarning, match="no record of its regions"):
+        past = tables["accounts"].as_of(version=tables["accounts"].version)
+    mw.register(ctx, "past", past)
+    mw.sql(ctx, "BEGIN")
+    assert values(ctx, "SELECT count(*) FROM accounts") == [(3,)]
+    mw.sql(ctx, "INSERT INTO journal VALUES (1, 'x')")
+    assert values(ctx, "SELECT count(*) FROM past") == [(0,)]
+    with pytest.raises(mw.MemWalError):
+        values(ctx, "SELECT count(*) FROM gone")
+    mw.sql(ctx, "COMMIT")
+    assert others(tables, "journal") == [(1, "x")]
 
 
 @pytest.mark.parametrize("is_empty", [False, True])
