@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from asyncio import Future, Lock, get_running_loop, shield
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
+from concurrent.futures import Future as Called
 from contextlib import AbstractContextManager
 from contextvars import copy_context
 from functools import lru_cache, partial, wraps
@@ -18,6 +19,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 import datafusion
 import pyarrow as pa
 
+from exec_nodes.base.transient_threads import TransientThreads
 from memwal_sql import create, drop
 from memwal_sql.maintain import loop
 from memwal_sql.statements import run
@@ -34,10 +36,34 @@ H = TypeVar("H", bound="_Handle[Any]")
 THREADS = 32
 
 
+class _Pool(Executor):
+    """The threads of these calls. The exit of the process waits for a call under way as for all of
+    this package: Python's own pool has no limit to that."""
+
+    def __init__(self) -> None:
+        self._threads = TransientThreads(THREADS, "calls of mw.aio")
+
+    def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Called[R]:
+        called = Called[R]()
+        self._threads.submit_here(partial(_make, called, partial(fn, *args, **kwargs)))
+        return called
+
+
+def _make(called: Called[R], call: Callable[[], R]) -> None:
+    if not called.set_running_or_notify_cancel():
+        return
+    try:
+        result = call()
+    except BaseException as error:
+        called.set_exception(error)
+    else:
+        called.set_result(result)
+
+
 @lru_cache(maxsize=1)
-def _pool(_pid: int) -> ThreadPoolExecutor:
+def _pool(_pid: int) -> _Pool:
     """The threads of a process: a fork takes none along."""
-    return ThreadPoolExecutor(THREADS, "memwal-aio")
+    return _Pool()
 
 
 def _in_thread(call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Future[R]:

@@ -53,7 +53,7 @@ def deferred_logs(*, by_thread: bool = False) -> Iterator[None]:
 @lru_cache(maxsize=1)
 def _thread(_: int) -> TransientThreads:
     # By process: a fork takes no threads along.
-    return TransientThreads(1, "memwal-log")
+    return TransientThreads(1, "records of the log")
 
 
 def _handle(record: logging.LogRecord) -> None:

@@ -3,15 +3,21 @@
 An exception of a signal handler, such as Ctrl-C's, comes between any two lines of Python in the
 main thread. It can leave Python's Executor, Future, Event and Condition locked for ever. So waiting
 happens in C here, in a queue, and results are stored whether anybody has waited or not.
+
+Until Python 3.14 a thread that comes out of native code while the interpreter is torn down ends the
+process by SIGABRT. So calls are counted, and the exit waits for them, for a bounded time.
 """
 
 from __future__ import annotations
 
 import atexit
+import logging
 import os
+import sys
 from _thread import start_new_thread
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,11 +27,29 @@ from threading import Lock, current_thread, get_ident, main_thread
 from time import monotonic, sleep
 from typing import Generic, TypeVar
 
+from exec_nodes.base.thresholds import Thresholds
+from memwal_native import shut_down
+
 T = TypeVar("T")
 R = TypeVar("R")
 _CHECK_SECONDS = 0.005
 # A signal that comes right before a wait begins is handled when the wait ends.
 _LONGEST_WAIT_SECONDS = 0.5
+_SHARED = "requests"
+_log = logging.getLogger("memwal_sql.exit")
+
+
+class AtExit(Thresholds):
+    """Attributes:
+    patience_s: the most seconds that the exit of the process waits for calls under way.
+    """
+
+    patience_s: float = 60.0
+
+
+# The exit codes of a process whose exit does not wait any longer.
+LEFT_CODE = 75
+_INTERRUPTED_CODE = 130
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,38 +70,56 @@ class Threads:
     """As many threads as there were calls running at once."""
 
     def __init__(self) -> None:
-        self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._calls: SimpleQueue[tuple[object, str, Callable[[], None]]] = SimpleQueue()
         self._lock = Lock()
         self._idle = 0
-        self._busy = 0
+        self._under_way: dict[object, str] = {}
+        self.over = False
 
-    def start(self, call: Callable[[], None]) -> None:
-        """Make a call, which raises nothing, on one of the threads."""
-        with self._lock:
-            if self._idle:
-                self._idle -= 1
-                self._calls.put(call)
-                return
-        # Not by `Thread.start`, which waits by an Event until the thread runs. The process does not
-        # wait for such a thread, so `_end` waits for its call.
-        start_new_thread(self._run, (call,))
+    def start(self, call: Callable[[], None], what: str = _SHARED) -> None:
+        """Make a call, which raises nothing, on one of the threads. `what` such calls are, in the
+        plural, is for the message of an exit that can't wait for them."""
+        key = object()
+        try:
+            self._under_way[key] = what
+            with self._lock:
+                if self._idle:
+                    self._idle -= 1
+                    self._calls.put((key, what, call))
+                    return
+            # Not by `Thread.start`, which waits by an Event until the thread runs.
+            start_new_thread(self._run, (key, what, call))
+        except BaseException:
+            self._under_way.pop(key, None)
+            raise
 
-    def wait(self) -> None:
-        """Return when no call is under way."""
-        while self._busy:
+    @contextmanager
+    def during(self, what: str) -> Iterator[None]:
+        """Count what the caller's own thread does as a call."""
+        key = object()
+        self._under_way[key] = what
+        try:
+            yield
+        finally:
+            del self._under_way[key]
+
+    def wait(self, seconds: float) -> dict[str, int]:
+        """Return when no call is under way, or after so many seconds: how many are, of what."""
+        end = monotonic() + seconds
+        while self._under_way and monotonic() < end:
             sleep(_CHECK_SECONDS)
+        return Counter(tuple(self._under_way.values()))
 
-    def _run(self, call: Callable[[], None]) -> None:
+    def _run(self, key: object, what: str, call: Callable[[], None]) -> None:
         current_thread().name = f"memwal-{os.getpid()}-{get_ident()}"
         while True:
-            with self._lock:
-                self._busy += 1
+            self._under_way[key] = what  # an interrupted `start` may have taken it back
             call()
             del call
             with self._lock:
-                self._busy -= 1
+                self._under_way.pop(key, None)
                 self._idle += 1
-            call = self._calls.get()
+            key, what, call = self._calls.get()
 
 
 class Changes:
@@ -114,9 +156,20 @@ def threads_of(_pid: int) -> Threads:
     return Threads()
 
 
-def start_call(call: Callable[[], None]) -> None:
-    """Make a call, which raises nothing, on a thread of this process."""
-    threads_of(os.getpid()).start(call)
+def start_call(call: Callable[[], None], what: str = _SHARED) -> None:
+    """Make a call, which raises nothing, on a thread of this process; see `Threads.start`."""
+    threads_of(os.getpid()).start(call, what)
+
+
+def under_way(what: str) -> AbstractContextManager[None]:
+    """Within the context the exit of the process waits for the caller, who may be in a thread that
+    it would not wait for otherwise."""
+    return threads_of(os.getpid()).during(what)
+
+
+def is_over() -> bool:
+    """Whether the process exits, and waits for calls under way: others are not to begin."""
+    return threads_of(os.getpid()).over
 
 
 def outcomes(
@@ -206,4 +259,32 @@ def _outcome(call: Callable[[T], R], item: T) -> Outcome[R]:
 
 @atexit.register
 def _end() -> None:
-    threads_of(os.getpid()).wait()
+    """Wait for all calls under way, then keep native threads from calling Python. What takes too
+    long would end the process by a signal some moments later, so then the process ends here."""
+    threads, end = threads_of(os.getpid()), monotonic() + AtExit.patience_s
+    threads.over = True
+    code, left = LEFT_CODE, dict[str, int]()
+    try:
+        left = threads.wait(AtExit.patience_s)
+        if not shut_down(max(0.0, end - monotonic())):
+            left = {**left, "queries": 1}
+    except KeyboardInterrupt:
+        code, left = _INTERRUPTED_CODE, threads.wait(0.0) or {"queries": 1}
+    if left:
+        _leave(code, left)
+
+
+def _leave(code: int, left: dict[str, int]) -> None:
+    calls = ", ".join(f"{what} ({count})" for what, count in sorted(left.items()))
+    with suppress(BaseException):
+        _log.error(
+            "this process ends with exit code %d, as calls have not ended in %g s: %s. Rows that "
+            "were acknowledged as durable are in the log, and the next writer goes on with them",
+            code,
+            AtExit.patience_s,
+            calls,
+        )
+        sys.stdout.flush()
+        sys.stderr.flush()
+        logging.shutdown()
+    os._exit(code)

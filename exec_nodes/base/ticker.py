@@ -12,6 +12,8 @@ from heapq import heappop, heappush
 from threading import TIMEOUT_MAX, Condition, RLock, Thread
 from weakref import WeakMethod
 
+from exec_nodes.base.threads import is_over, under_way
+
 
 class Ticks:
     """Calls a method every `interval_s` seconds, and immediately when woken, until stopped.
@@ -48,9 +50,9 @@ class Ticks:
 
     def tick(self) -> None:
         """Call the method, and schedule the next call."""
-        with self._under_way:
+        with self._under_way, under_way("ticks"):
             call = self._call()
-            if self._stopped or call is None:
+            if self._stopped or call is None or is_over():
                 return
             with suppress(Exception):
                 call()

@@ -18,6 +18,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from exec_nodes.base.threads import is_over, under_way
 from memwal_sql.arguments import is_number, is_whole
 from memwal_sql.errors import InvalidCallError, MemWalError, RetryError, UnsupportedError
 from memwal_sql.life_log import life_log
@@ -211,10 +212,11 @@ def run_jobs(
             (sleep or stop.wait)(pause)
         loop.is_idle = True
         runs = []
-        for run in loop.round(stop):
-            runs.append(run)
-            if on_run is not None:
-                on_run(run)
+        with under_way(f"jobs of {table.uri}"):  # the loop may be in a daemon thread
+            for run in loop.round(lambda: stop.is_set() or is_over()):
+                runs.append(run)
+                if on_run is not None:
+                    on_run(run)
         pause = max(interval, min(2 * pause, idle_interval)) if loop.is_idle else interval
         done += 1
     _raise_failed(runs)
@@ -294,8 +296,10 @@ class _Loop:
         self._in_vain: dict[str, int] = {}
         self.is_idle = True
 
-    def round(self, stop: Event) -> Iterator[JobRun]:
-        """Every job that is due, in order, until `stop` is set."""
+    def round(self, stopped: Callable[[], bool]) -> Iterator[JobRun]:
+        """Every job that is due, in order, until it is stopped."""
+        if stopped():
+            return
         try:
             flushed = self._survey()
             if self._is_overdue(FLUSH, self._triggers.flush_seconds / _FLUSH_CHECKS):
@@ -304,7 +308,7 @@ class _Loop:
             yield self._failed(MERGE, error, self._clock())
             return
         for job in JOBS:
-            if not stop.is_set() and self._is_due(job, flushed):
+            if not stopped() and self._is_due(job, flushed):
                 # The damaged log of one region must not keep the others from being merged.
                 yield self.run(job, MemWalError if job == FLUSH else RetryError)
 

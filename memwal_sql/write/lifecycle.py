@@ -8,8 +8,10 @@ from __future__ import annotations
 import atexit
 import os
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from random import random
 from threading import Lock, RLock
 from typing import Any, NoReturn, Self
@@ -17,6 +19,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from exec_nodes.base.threads import start_call
 from exec_nodes.base.ticker import Ticks
 from exec_nodes.base.transient_threads import TransientThreads
 from memwal_sql.errors import InvalidCallError, MemWalError, ReopenError, RepairError
@@ -107,8 +110,8 @@ class WriterLifecycle(open_writers.OpenTable):
             {"table": context.store.uri},
         )
         flushes = options.parallel_flushes or _PARALLEL_FLUSHES[context.store.remote]
-        self._flushes = TransientThreads(flushes, "memwal-flush")
-        self._wal_flushes = TransientThreads(1, "memwal-wal-flush")
+        self._flushes = TransientThreads(flushes, f"flushes of {context.uri}")
+        self._wal_flushes = TransientThreads(1, f"writes of {context.uri}")
         opener = RegionOpener(
             context=context,
             info=info,
@@ -353,15 +356,21 @@ _unwritten_lock = RLock()
 
 
 def _close_unwritten() -> None:
-    """Write buffered rows at the end of the interpreter, whose other threads have ended."""
-    errors: list[Exception] = []
+    """Write buffered rows at the end of the interpreter, whose other threads have ended. They are
+    written by threads that the exit waits for, as a store may hang."""
     for writer in tuple(_unwritten):
+        close = partial(_close, writer)
         try:
-            writer.close()
-        except Exception as error:
-            errors.append(error)
-    if errors:
-        raise errors[0]
+            start_call(close, f"writes of {writer.identity[0]}")
+        except RuntimeError:  # from Python 3.12 on, where no thread is idle
+            close()
+
+
+def _close(writer: WriterLifecycle) -> None:
+    try:
+        writer.close()
+    except Exception as error:
+        traceback.print_exception(error)  # nobody else hears of it
 
 
 atexit.register(_close_unwritten)

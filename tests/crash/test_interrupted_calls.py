@@ -7,6 +7,7 @@ says to open another one; the same call succeeds; and no thread or file is left.
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import threading
@@ -18,14 +19,15 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from exec_nodes.base.threads import threads_of
 from tests.crash.calls import KEYS, NEW, WORK, Program, State, made, state_of
 from tests.crash.conftest import with_kinds
 from tests.crash.strikes import How, Strike, stores_by
 from tests.model.process import forget_writers
+from tests.model.waiting import eventually
 from tests.soak import IS_SOAK
 
 USUAL_REQUESTS = 8
-OWN_THREADS = ("memwal-own", "memwal-flush", "memwal-region")
 # Calls that do the same when they are made twice.
 REPEATABLE = (
     *("upsert", "buffered upsert", "atomic upsert", "delete", "delete_where", "insert", "publish"),
@@ -118,8 +120,8 @@ def strike(
         report = mw.open_table(uri).check()
         assert report.ok, str(report)
     assert list(scratch.iterdir()) == []
-    left = [one.name for one in threading.enumerate() if one.name.startswith(OWN_THREADS)]
-    assert not left
+    calls = threads_of(os.getpid())._under_way
+    eventually(lambda: not any(uri in what for what in tuple(calls.values())))
     forget_writers(uri)
     shutil.rmtree(uri)
     return struck.struck

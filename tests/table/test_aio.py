@@ -21,6 +21,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from exec_nodes.base import threads, transient_threads
 from memwal_sql import aio
 from tests.docs.pages import page
 from tests.docs.test_manual import documented
@@ -42,8 +43,12 @@ WITHOUT_FILES = {
 Message = Mapping[str, Any]
 
 
+# What hands a call over to a thread.
+HAND_OVER = (aio.__file__, threads.__file__, transient_threads.__file__)
+
+
 def ours_on_this_thread(code: Any) -> bool:
-    return code.co_filename.startswith(OURS) and code.co_filename != aio.__file__
+    return code.co_filename.startswith(OURS) and code.co_filename not in HAND_OVER
 
 
 @contextmanager

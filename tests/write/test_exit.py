@@ -1,56 +1,61 @@
-"""What is buffered when a process comes to its end is written."""
+"""A process ends with the exit code of its script, and all rows, whatever is under way."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from itertools import cycle, islice
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from tests.soak import usual
-
-pytestmark = pytest.mark.slow
+from tests.soak import IS_SOAK
+from tests.write import ending_child
+from tests.write.ending_child import HANGING, KINDS, ROWS
 
 ROOT = Path(__file__).parents[2]
-SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("v", pa.string())])
-BEGIN = """
-import atexit, sys, threading
-import memwal_sql as mw
-table = mw.open_table(sys.argv[1])
-rows = [{"id": one, "v": "a"} for one in range(300)]
-"""
-ENDS = {
-    "nothing is closed": "w = table.writer(durable=False); w.upsert(rows)",
-    "nobody has the writer": "table.writer(durable=False).upsert(rows)",
-    "nobody has the writer of a function": (
-        "def write():\n    table.writer(durable=False, wal_flush_interval_s=0.01).upsert(rows)\n"
-        "write(); import gc; gc.collect()"
-    ),
-    "an error": "w = table.writer(durable=False); w.upsert(rows); raise SystemExit(0)",
-    "close at the exit": (
-        "w = table.writer(durable=False, memtable_rows=100); atexit.register(w.close)\n"
-        "[w.upsert(rows[start:start + 100]) for start in (0, 100, 200)]"
-    ),
-    "flush at the exit": (
-        "w = table.writer(durable=False); atexit.register(w.flush); w.upsert(rows)"
-    ),
-    "all at the exit": "atexit.register(lambda: table.writer(durable=False).upsert(rows))",
-    "durable at the exit": "atexit.register(lambda: table.writer().upsert(rows))",
-}
+COMMAND = [sys.executable, "-W", "ignore:lance is not fork-safe", "-m", ending_child.__name__]
+# Processes side by side, each with more to do than a processor has time for.
+AT_ONCE = 8
 
 
-def test_no_row_is_lost_at_the_end_of_a_process(tmp_path: Path) -> None:
-    children = {}
-    for number, (name, code) in enumerate(usual([*ENDS.items()], 3)):
-        uri = str(tmp_path / str(number))
-        mw.create_table(uri, SCHEMA, "id", regions=[mw.bucket("id", 3)] if number % 2 else None)
-        command = [sys.executable, "-c", BEGIN + code, uri]
-        child = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
-        children[name] = uri, child
-    for name, (uri, child) in children.items():
-        _, errors = child.communicate(timeout=200)
-        assert (child.returncode, errors) == (0, ""), name
-        assert mw.open_table(uri).count_rows() == 300, name
+def check(kind: str, folder: Path, code: int, said: str) -> None:
+    hangs = kind in HANGING
+    assert code == (KINDS | HANGING)[kind][1], (kind, said)
+    if hangs:
+        assert f"exit code {code}" in said and f"of {folder}/table" in said, said
+    elif code == 0:
+        assert not said, (kind, said)
+    if kind != "hanging log":
+        assert mw.open_table(f"{folder}/table").count_rows() == ROWS, kind
+
+
+def test_each_script_ends_with_its_exit_code_and_all_rows(tmp_path: Path) -> None:
+    """A thread of a flush that came out of native code ended the process by SIGABRT."""
+    done = subprocess.run(
+        [*COMMAND, tmp_path], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    codes = json.loads(done.stdout)
+    assert codes.keys() == KINDS.keys() | HANGING.keys()
+    for kind, code in codes.items():
+        said = (tmp_path / kind / "stderr").read_text(encoding="utf-8")
+        check(kind, tmp_path / kind, code, said)
+
+
+@pytest.mark.skipif(not IS_SOAK, reason="each is a process of its own, beside others: minutes")
+def test_two_hundred_processes_beside_load(tmp_path: Path) -> None:
+    kinds = list(enumerate(islice(cycle(KINDS), 200)))
+    while kinds:
+        some, kinds = kinds[:AT_ONCE], kinds[AT_ONCE:]
+        children = []
+        for number, kind in some:
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            command = [*COMMAND, str(folder), kind]
+            child = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+            children.append((kind, folder, child))
+        for kind, folder, child in children:
+            said = child.communicate(timeout=300)[1]
+            check(kind, folder, child.returncode, said)
