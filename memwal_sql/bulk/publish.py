@@ -15,6 +15,7 @@ from uuid import UUID, uuid4
 import pyarrow as pa
 
 from exec_nodes.base.tasks import map_in_threads
+from exec_nodes.evolution.differences import differences
 from exec_nodes.evolution.project import same_columns
 from memwal_sql.bulk.publish_region import PublishLimits, RegionPublisher
 from memwal_sql.bulk.read import PARALLEL, StagedRegion, staged_regions
@@ -186,14 +187,17 @@ class Publisher:
             check=context.check_writes,
             merged=base.details.merged_generations.get(region.region_id, 0),
             check_columns=partial(self._check_columns, base.stored),
+            seen_epoch=region.writer_epoch,
             values=values,
             claimed=partial(note_claim, context.identity, region.region_id),
         )
 
     def _check_columns(self, stored: pa.Schema) -> None:
-        if not same_columns(self._base().stored, stored):
+        now = self._base().stored
+        if not same_columns(now, stored):
             raise ConflictError(
-                f"the columns of {self._context.uri} have just changed: call this again"
+                f"the columns of {self._context.uri} have just changed "
+                f"({differences(stored, now)}): call this again"
             )
 
     def _recipes(self) -> Sequence[IndexRecipe]:

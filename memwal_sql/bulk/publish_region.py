@@ -103,12 +103,14 @@ class RegionPublisher:
         check: Callable[[], None],
         merged: int,
         check_columns: Callable[[], None],
+        seen_epoch: int,
         values: Mapping[str, RegionValue] | None = None,
         claimed: Callable[[int], None] = lambda _: None,
     ) -> None:
         """`check` raises where the table must not be written any more, `check_columns` where it has
-        other columns by now; `merged` is the region's merge progress by the base version that the
-        publisher began with; `claimed` is given the epoch of each claim."""
+        other columns by now; `seen_epoch` is the region's epoch before that could be so; `merged`
+        is the region's merge progress by the base version that the publisher began with; `claimed`
+        is given the epoch of each claim."""
         self.region_id = manifests.region_id
         self._store = store
         self._log = log
@@ -120,6 +122,7 @@ class RegionPublisher:
         self._check = check
         self._merged = merged
         self._check_columns = check_columns
+        self._seen_epoch = seen_epoch
         self._values = values
         self._note_claim = claimed
         self._own: _Own | None = None
@@ -226,7 +229,9 @@ class RegionPublisher:
             self._values,
             merged=self._merged,
             check_columns=self._check_columns,
+            seen_epoch=self._seen_epoch,
         )
+        self._seen_epoch = -1
         self._note_claim(won.claim.epoch)
         wal = WalWriter(
             self._log,

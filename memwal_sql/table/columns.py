@@ -38,8 +38,9 @@ class AlteredTable(FlushedTable):
     """Adds, drops, renames and widens columns.
 
     Rows follow their columns wherever they are: in the base table, in generations, in logs and in
-        memory. An open writer keeps the columns it was opened with: its rows have nulls in added
-        columns, and its values of dropped columns are not read.
+    memory. An open writer keeps the columns it was opened with in the regions that it has: its rows
+    have nulls in added columns, and its values of dropped columns are not read. It claims no other
+    region, as others may have written columns there that it does not know: ReopenError.
     """
 
     def add_columns(self, columns: Added) -> None:

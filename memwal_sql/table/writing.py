@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from exec_nodes.evolution.differences import differences
 from exec_nodes.evolution.project import same_columns
 from memwal_sql.errors import (
     InvalidCallError,
@@ -193,17 +194,19 @@ class WrittenTable(TableHandle):
     def _merged_of(self, region_id: UUID) -> int:
         return self._tracker.loaded.details.merged_generations.get(region_id, 0)
 
-    def _check_claimable(self, etag: str, stored: pa.Schema, again: bool) -> None:
-        """Raise if regions may not be claimed, or not claimed `again` or with rows of others, by a
-        writer that was opened with the base version of an etag, and its columns."""
+    def _check_claimable(self, etag: str, stored: pa.Schema) -> None:
+        """Raise if regions may not be claimed by a writer that was opened with the base version of
+        an etag, and its columns: others may have written columns that it does not know, and its
+        rows would replace theirs without them, whether these are in the log or merged."""
         latest = self._tracker.latest()
         if latest.etag == etag:
             return
         self._collector.check_watermarks(latest)  # it may have been restored to an earlier version
-        if again and not same_columns(latest.stored, stored):
+        if not same_columns(latest.stored, stored):
             raise ReopenError(
-                f"the columns of {self.uri} have changed since this writer was opened, and others "
-                "have written to its regions: open a new writer"
+                f"the columns of {self.uri} have changed since this writer was opened "
+                f"({differences(stored, latest.stored)}), so that it may claim no region any more: "
+                "these rows were not written, open a new writer"
             )
 
     def _all_regions(self) -> list[tuple[int, Mapping[str, RegionValue] | None]]:

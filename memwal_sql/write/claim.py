@@ -70,6 +70,7 @@ def claim(
     merged: int = 0,
     log: ReplayedLog | None = None,
     check_columns: Callable[[], None] = lambda: None,
+    seen_epoch: int = -1,
 ) -> ClaimedRegion:
     """Become the region's writer.
 
@@ -81,7 +82,9 @@ def claim(
     `merged` is the last generation of the region in a base version. `log` is the region's log as
     far as it was read before. `check_columns` raises if the table has other columns than those that
     `make` and `wal` know: rows that were replayed may have values in them, which a flush would
-    lose.
+    lose, and merged rows too, which newer ones of these columns would replace. It was called
+    before, when the region's epoch was `seen_epoch`, so that nobody has brought rows with other
+    columns unless there was another claim since.
 
     Raises FencedError when another writer claims the region meanwhile, RegionSealedError when it
     takes no writers, CorruptFileError when its WAL is damaged and TableReplacedError when more of
@@ -117,7 +120,7 @@ def claim(
             f"{wal.path(fence)} was missing, but {wal.path(fence + 1)} was written after it by "
             f"epoch {above.writer_epoch}"
         )
-    if any(m.memtable.rows for m in replayed.memtables):
+    if epoch != seen_epoch + 1 or any(m.memtable.rows for m in replayed.memtables):
         check_columns()
     return _claimed(manifest, replayed.memtables, fence)
 

@@ -55,7 +55,7 @@ class WriterLifecycle(open_writers.OpenTable):
         info: TableInfo,
         base: Any,
         regions_of: FindRegions,
-        check_claimable: Callable[[bool], None] = lambda _: None,
+        check_claimable: Callable[[], None] = lambda: None,
         rows: LiveRows,
         regions: Callable[[], Sequence[tuple[int, RegionValues | None]]] = tuple,
         indexes: FindIndexes = tuple,
@@ -71,8 +71,7 @@ class WriterLifecycle(open_writers.OpenTable):
         """
         Args:
             base: the base table's format, or its Lance dataset, whose field ids stored rows carry.
-            check_claimable: raises if no region may be claimed now, or, if True is given, if none
-                may be claimed again; called before a claim.
+            check_claimable: raises if no region may be claimed now; called before a claim.
             regions_of: gives the manifests of the regions with this spec id and these values, None
                 for those that do not exist; called before regions are created.
             rows: the table, for statements that read existing rows.

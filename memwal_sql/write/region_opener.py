@@ -55,8 +55,8 @@ class RegionOpener:
     """Opens writers of a table's regions, with the state that they share.
 
     `base` is the Lance dataset of the base table, whose field ids stored rows carry.
-    `check_claimable` raises if no region may be claimed now, or, if True is given, claimed again; a
-    caller that opens several calls it before. `find` finds existing regions by spec id and
+    `check_claimable` raises if no region may be claimed now; a caller that opens several calls it
+    once their `claimers` are there. `find` finds existing regions by spec id and
     values. `indexes` is called at every flush, as indexes may have been made meanwhile;
     `last_indexes`, its last result, for every MemTable. `merged` is the merge progress of a region
     in the base version read last. `submit` runs a flush soon. `lost` is called when a region finds
@@ -68,7 +68,7 @@ class RegionOpener:
     info: TableInfo
     base: Any
     spec: RegionSpec | None
-    check_claimable: Callable[[bool], None]
+    check_claimable: Callable[[], None]
     find: FindRegions
     indexes: FindIndexes
     last_indexes: FindIndexes
@@ -188,6 +188,7 @@ class RegionClaimer:
         """`manifest` was read or recorded, or is to be the region's first."""
         region = manifest.region_id
         self._opener, self._manifest, self._values = opener, manifest, values
+        self._seen_epoch = manifest.writer_epoch
         self._wal, self._manifests = opener.wal(region), opener.manifests(region)
         self._make = opener.memtables(region, values)
         self._writer: RegionWriter | None = None
@@ -227,12 +228,14 @@ class RegionClaimer:
             newest,
             opener.merged(manifest.region_id),
             self._log_to_claim(),
-            partial(opener.check_claimable, True),
+            opener.check_claimable,
+            self._seen_epoch,
         )
         return self._won(won)
 
     def _won(self, won: ClaimedRegion) -> RegionWriter:
         self._manifest, self._log_was_read = won.claim.manifest, True
+        self._seen_epoch = -1
         self._writer = self._opener.writer(won, self._values)
         return self._writer
 

@@ -249,9 +249,10 @@ class RegionWriters:
                 return
             new = [key for key in missing if key not in self._claimers]
             contested = len(new) < len(missing)
-            self._opener.check_claimable(contested)
-            # All are looked up before one is created, or they would find each other's.
+            # All are looked up before one is created, or they would find each other's; and before
+            # the columns are: who claims one after that is seen by its epoch.
             claimers = claimers_of([regions[key] for key in new]) if new else []
+            self._opener.check_claimable()
             of_call = {key: self._claimers[key] for key in regions if key in self._claimers}
             of_call.update(zip(new, claimers, strict=True))
             try:
@@ -261,7 +262,7 @@ class RegionWriters:
                     self._claim(lacking)
                     contested = True
             except SourceGoneError:  # others have written a wider type than this writer knows
-                self._opener.check_claimable(True)
+                self._opener.check_claimable()
                 raise
 
     def _lacking(

@@ -1,0 +1,165 @@
+"""Writers that are open while others change the columns of the table, and fill them.
+
+A writer that has claimed a region before the change goes on in it: nobody else has written there.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import datafusion
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from tests.each import each
+from tests.model.opened import opened_over
+from tests.soak import SOAK
+from tests.write.hooked_store import Call, HookedStore
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("a", pa.int32()), ("b", pa.int64())])
+Change = Callable[[mw.Table], Any]
+
+# What others change, and the row that they write then.
+CHANGES: dict[str, tuple[Change, dict[str, Any]]] = {
+    "add": (lambda t: t.add_columns(pa.field("p", pa.float64())), {"p": 9.5}),
+    "compute": (lambda t: t.add_columns({"p": "a * 2"}), {"p": 9}),
+    "widen": (lambda t: t.set_type("a", pa.int64()), {"a": 2**40}),
+    "drop and add": (
+        lambda t: (t.drop_columns("b"), t.add_columns(pa.field("b", pa.int64()))),
+        {"b": 7},
+    ),
+    "rename": (lambda t: t.rename_column("b", "c"), {"c": 7}),
+    "swap": (
+        lambda t: (
+            t.rename_column("a", "x"),
+            t.rename_column("b", "a"),
+            t.rename_column("x", "b"),
+        ),
+        {"a": 5, "b": 6},
+    ),
+}
+STATES: dict[str, Change] = {
+    "in the log": lambda _: None,
+    "flushed": lambda t: t.flush(),
+    "merged": lambda t: (t.flush(), t.merge()),
+    "collected": lambda t: (t.flush(), t.merge(), t.collect_garbage(older_than=timedelta(0))),
+}
+WRITES: dict[str, Callable[[Any], object]] = {
+    "upsert": lambda w: w.upsert([{"id": 1, "a": 2, "b": 2}]),
+    "partial": lambda w: w.upsert([{"id": 1, "a": 2}]),
+    "atomic": lambda w: w.upsert(
+        [{"id": 1, "a": 2, "b": 2}, {"id": 2, "a": 2, "b": 2}], atomic=True
+    ),
+    "when": lambda w: w.upsert([{"id": 1, "a": 2, "b": 2}], when="t.id = s.id"),
+    "insert": lambda w: w.insert([{"id": 5, "a": 2, "b": 2}]),
+    "insert again": lambda w: w.insert([{"id": 1, "a": 2, "b": 2}]),
+    "delete": lambda w: w.delete([1]),
+    "delete where": lambda w: w.delete_where("id = 1"),
+    "update": lambda w: w.update({"a": "3"}),
+    "apply": lambda w: w.apply([{"_op": "upsert", "id": 1, "a": 2, "b": 2}]),
+}
+STATEMENTS = (
+    "INSERT INTO t VALUES (1, 2, 2)",
+    "UPDATE t SET a = 3",
+    "DELETE FROM t WHERE id = 1",
+    "MERGE INTO t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET a = 3",
+)
+
+
+def _rows(uri: str) -> list[dict[str, Any]]:
+    return sorted(mw.open_table(uri).to_arrow().to_pylist(), key=lambda row: int(row["id"]))
+
+
+def _changed(table: mw.Table, change: str, state: str) -> list[dict[str, Any]]:
+    """The rows after others have changed the columns and written to them."""
+    call, row = CHANGES[change]
+    call(table)
+    with table.writer() as writer:
+        writer.upsert([{"id": 1, **row}])
+    STATES[state](table)
+    rows = _rows(table.uri)
+    assert row.items() <= rows[0].items()
+    return rows
+
+
+# All pairs in a soak.
+_PAIRS = [(change, "merged") for change in CHANGES] + [("add", state) for state in STATES]
+
+
+@each("change, state", list(itertools.product(CHANGES, STATES)) if SOAK > 1 else _PAIRS)
+def test_no_write_erases_columns_of_others(tmp_path: Path, change: str, state: str) -> None:
+    """Whether their rows are in logs, in generations or merged."""
+    regions = None if state == "merged" else [mw.bucket("id", 4)]
+    table = mw.create_table(str(tmp_path / "t"), SCHEMA, "id", regions=regions)
+    with table.writer() as writer:
+        writer.upsert([{"id": key, "a": 1, "b": 1} for key in (1, 2)])
+    stale = mw.open_table(table.uri)  # of another program
+    writers = {name: stale.writer() for name in WRITES}
+    calls: dict[str, Callable[[], object]] = {
+        name: partial(WRITES[name], writer) for name, writer in writers.items()
+    }
+    calls |= {text: partial(mw.sql, _session(stale), text) for text in STATEMENTS}
+    calls["ctx.sql"] = partial(_plain, _session(stale), STATEMENTS[0])
+    with mw.transaction(stale) as begun:
+        begun.upsert(stale, [{"id": 1, "a": 2, "b": 2}])
+        calls["commit"] = begun.commit
+        rows = _changed(table, change, state)
+        for name, call in calls.items():
+            with pytest.raises(mw.ReopenError):
+                call()
+                pytest.fail(f"{name} was taken")
+            assert _rows(table.uri) == rows, name
+    for writer in writers.values():
+        writer.close()
+    assert mw.open_table(table.uri).check().ok
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("change", ["add", "widen"])
+def test_a_column_added_between_any_two_requests_of_a_write_stays(
+    tmp_path: Path, change: str, known: bool
+) -> None:
+    """It is filled and merged at once. Where the write is taken, it came before."""
+    (name, value), done = next(iter(CHANGES[change][1].items())), False
+    nth = 0
+    while not done:
+        uri, nth, count = str(tmp_path / str(nth)), nth + 1, itertools.count(1)
+        table = mw.create_table(uri, SCHEMA, "id")
+        if known:
+            with table.writer() as writer:
+                writer.upsert([{"id": 1, "a": 1, "b": 1}])
+
+        def hook(operation: str, path: str, call: Call) -> Any:
+            if armed and next(count) == nth:  # noqa: B023
+                armed.clear()  # noqa: B023
+                _changed(table, change, "merged")  # noqa: B023
+            return call()
+
+        armed: list[bool] = []
+        with opened_over(uri, lambda store: HookedStore(store, hook)).writer() as stale:
+            armed.append(True)
+            with suppress(mw.ReopenError):
+                stale.upsert([{"id": 1, "a": 2, "b": 2}])
+            done = bool(armed)
+            armed.clear()
+        if not done:
+            assert _rows(uri)[0][name] == value, nth
+    assert nth > 5
+
+
+def _session(table: mw.Table) -> datafusion.SessionContext:
+    session = mw.SessionContext()
+    mw.register(session, "t", table)
+    return session
+
+
+def _plain(session: datafusion.SessionContext, statement: str) -> None:
+    with mw.memwal_errors():
+        datafusion.SessionContext.sql(session, statement).collect()
