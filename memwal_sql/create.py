@@ -50,7 +50,13 @@ from memwal_sql.state.schema import (
 )
 from memwal_sql.storage.base.commits import base_commit, half_done, is_conflict
 from memwal_sql.storage.base.manifest import read_etag
-from memwal_sql.storage.base.memwal_index import INDEX_NAME, commit_details, read_details
+from memwal_sql.storage.base.memwal_index import (
+    INDEX_NAME,
+    commit_details,
+    drop_index,
+    read_details,
+)
+from memwal_sql.storage.base.merge_token import unknown_partial
 from memwal_sql.storage.base.scratch import put_base
 from memwal_sql.storage.deadlines import check_deadline, unbounded
 from memwal_sql.storage.objects.concurrent import run_with
@@ -385,6 +391,8 @@ def enable(
 
     `primary_key` may be left out when the table has one. A table whose rows hold a null key or
     the same key twice is refused, naming the key: there would be no telling which row is live.
+    A clone or a branch of a MemWAL table that plain Lance made becomes a table of its own, with the
+    rows that were merged when it was made.
     Arguments and errors are otherwise those of `create_table`; ConflictError is raised where
     somebody else changes or enables the table meanwhile.
 
@@ -400,17 +408,23 @@ def enable(
     recorded = read_record(store)  # before the mark is, see `write_record`
     regions_left = store.list_folders(MEM_WAL_FOLDER)  # before the index is: it comes before them
     dataset = open_lance(uri, options)
-    if read_details(store, dataset) is not None:
+    copied = read_details(store, dataset)
+    marked = marked_with(dataset.schema)
+    if copied is not None and (recorded is not None or marked is None):
         raise InvalidCallError(f"{uri} has a MemWAL index already: open_table opens it")
     keys, spec = key_and_spec(uri, dataset, primary_key, regions)
     if regions_left:
         raise of_replaced(uri)
+    if copied is not None and unknown_partial(copied.details.merged_generations, ()):
+        raise InvalidCallError(f"{uri} was copied in the middle of a merge: copy it again")
     check_unique(dataset, keys)
-    incarnation = marked_with(dataset.schema) or uuid4()
+    incarnation = uuid4() if marked is None or copied is not None else marked
     check_deadline(uri)
     commits = base_commit(uri, "the mark and the indexes of the enabled table")
     with unbounded(), _making(uri), commits:
         dataset = mark_table(dataset, keys, incarnation)
+        if copied is not None and copied.details.index_uuid is not None:
+            dataset = drop_index(dataset, copied.details.index_uuid)
         record = write_record(store, incarnation, recorded)
         stop_writers_before((uri, str(incarnation)))
         _set_up(dataset, keys, spec)

@@ -268,12 +268,19 @@ def check_incarnation(
     `ReopenError` when they do, but `record` is of a table that was there before.
 
     `metadata` is the Arrow schema metadata of the base, `has_index` whether it has a MemWAL index.
-    Tables of native code have no record and pass. `record` saves reading it again.
+    Tables of native code have neither a record nor an incarnation, and pass. `record` saves reading
+    it again.
     """
+    stamp = (metadata or {}).get(INCARNATION_KEY, b"").decode(errors="replace")
     record = record or read_record(store)
     if record is None:
+        if stamp and has_index:  # a table's record comes before its index
+            raise TableReplacedError(
+                f"{store.uri} lacks the folder {RECORD_FOLDER}, as a clone or a branch made by "
+                "plain Lance does, which has only the rows that were merged: copy the table's whole"
+                " folder; or memwal_sql.enable(uri) makes it a table of its own, with these rows"
+            )
         return
-    stamp = (metadata or {}).get(INCARNATION_KEY, b"").decode()
     if has_index and stamp == str(record.incarnation):
         return
     if stamp == str(record.incarnation):
