@@ -18,6 +18,7 @@ from memwal_sql.storage.objects.memory import SCHEMES, lance_uri, memory_store
 from memwal_sql.storage.objects.options import (
     COMMIT_LOG,
     PREFIXES,
+    check_environment,
     checked_options,
     no_options,
     split_options,
@@ -69,6 +70,7 @@ def _plain_store(text: str, options: Mapping[str, str]) -> ObjectStore:
     if scheme in SCHEMES:
         no_options(text, options)
         return memory_store(text)
+    check_environment(scheme)
     return RemoteStore(text, split_options(options, scheme))
 
 

@@ -7,6 +7,7 @@ stands among the others. Messages name keys, never values: a value may be a secr
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -57,6 +58,10 @@ _ADDRESSES = _ENDPOINTS | {
     "base_url",
     "google_base_url",
 }
+_ADDRESS = re.compile("endpoint|url")
+# Options whose values are documents of several lines, and are not sent.
+_DOCUMENT = re.compile("service_account_key|certificate")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # Options that say where, and not who: their values may stand in messages.
 _PUBLIC = re.compile("endpoint|region|bucket")
 # Options that a statement may set, in any spelling, as they choose no server: a region and an
@@ -116,7 +121,8 @@ class SplitOptions:
 
 
 def checked_options(options: Mapping[str, str] | None) -> dict[str, str]:
-    """A copy of what a caller gives. Raises InvalidCallError where a key or value is not a text."""
+    """A copy of what a caller gives. Raises InvalidCallError where a key or value is not a text, or
+    has characters that no store takes."""
     if options is not None and not isinstance(options, Mapping):
         raise InvalidCallError(
             f"storage_options must be a dictionary of texts, not {type(options).__name__}"
@@ -129,7 +135,28 @@ def checked_options(options: Mapping[str, str] | None) -> dict[str, str]:
                 f"storage option {key!r} must be a text, not {type(value).__name__}: "
                 'write "true", "30s", "5"'
             )
+        _check_characters(f"storage option {key!r}", key, value)
     return dict(options or {})
+
+
+def check_environment(scheme: str) -> None:
+    """As `checked_options`, for the variables that clients of this scheme's stores read."""
+    prefix = PREFIXES[scheme].upper()
+    for name, value in os.environ.items():
+        if name.upper().startswith(prefix):
+            _check_characters(f"the environment variable {name}", name, value)
+
+
+def _check_characters(what: str, name: str, value: str) -> None:
+    """Clients panic where a value can't be sent, as with the end of a line that a file has after a
+    token."""
+    if _CONTROL.search(value) and not _DOCUMENT.search(name.lower()):
+        raise InvalidCallError(
+            f"{what} has a control character, such as the end of a line: leave it out, as by "
+            "value.strip()"
+        )
+    if _ADDRESS.search(name.lower()) and not (value.isascii() and " " not in value):
+        raise InvalidCallError(f"{what} must be an address of ASCII characters without spaces")
 
 
 def split_options(options: Mapping[str, str], scheme: str) -> SplitOptions:

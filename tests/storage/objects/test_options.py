@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from uuid import uuid4
 
 import pyarrow as pa
@@ -146,3 +147,57 @@ def test_lance_and_our_own_files_take_the_same_spellings(
     table = mw.create_table(uri, pa.schema({"id": pa.int64()}), "id", storage_options=options)
     flush_rows(table, {"id": [1]})
     assert mw.open_table(uri, storage_options=options).scan().read_all().num_rows == 1
+
+
+SECRET = "of-a-file-with-a-token"
+SENT = {
+    "s3": ("aws_access_key_id", "AWS_SECRET_ACCESS_KEY", "session_token", "region", "user_agent"),
+    "gs": ("google_bucket", "google_service_account"),
+    "az": ("azure_storage_account_key", "azure_storage_sas_token", "token"),
+}
+WITH_CONTROLS = [f"{SECRET}{end}" for end in ("\n", "\r\n", "\x00", "\x7f", "\tx")]
+
+
+@each("scheme", SENT)
+def test_a_value_with_a_control_character_is_refused_by_its_key_alone(
+    scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clients panicked in their first request, which `except Exception` does not catch."""
+    uri, ctx = f"{scheme}://bucket/t", mw.SessionContext()
+    for value in WITH_CONTROLS:
+        for key in SENT[scheme]:
+            calls: list[Callable[[], object]] = [
+                partial(mw.open_table, uri, storage_options={key: value}),
+                partial(mw.catalog, ctx, uri, "c", storage_options={key: value}),
+                partial(mw.drop_table, uri, storage_options={key: value}),
+            ]
+            for call in calls:
+                with pytest.raises(InvalidCallError, match=f"'{key}' has a control") as refused:
+                    call()
+                assert SECRET not in str(refused.value)
+        if "\x00" not in value:  # which no variable has
+            name = f"{PREFIXES[scheme].upper()}ANYTHING"
+            with monkeypatch.context() as set_here:
+                set_here.setenv(name, value)
+                with pytest.raises(InvalidCallError, match=f"variable {name} has a control"):
+                    open_store(uri)
+
+
+def test_an_option_of_a_statement_has_no_control_character() -> None:
+    statement = (
+        f"CREATE EXTERNAL TABLE t (id BIGINT NOT NULL PRIMARY KEY) STORED AS MEMWAL "
+        f"LOCATION 's3://bucket/t' OPTIONS ('storage.aws_session_token' '{SECRET}\n')"
+    )
+    with pytest.raises(InvalidCallError, match="'aws_session_token' has a control") as refused:
+        mw.SessionContext().sql(statement)
+    assert SECRET not in str(refused.value)
+
+
+def test_an_address_is_one_and_a_document_may_have_lines() -> None:
+    for key in ("endpoint", "aws_endpoint_url_s3", "proxy_url"):
+        for value in ("http://a b", "http://\u00fc.example"):
+            with pytest.raises(InvalidCallError, match=f"'{key}' must be an address"):
+                open_store("s3://bucket/t", {key: value})
+    key = '{\n"private_key": "-----BEGIN"}'
+    with pytest.raises(InvalidCallError, match="can't open gs://bucket/t"):  # read, and no key
+        open_store("gs://bucket/t", {"google_service_account_key": key})
