@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 import tempfile
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import time
@@ -20,7 +21,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
-import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from exec_nodes.arrow.arrays import is_binary, is_list
@@ -28,6 +28,7 @@ from exec_nodes.arrow.casts import exact_values
 from exec_nodes.arrow.row_stream import RowStream
 from exec_nodes.arrow.struct_fields import check_value, check_values
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.write.ingest.csv_rows import read_csv
 from memwal_sql.write.ingest.missing import NULL, ragged_row
 
 # The columns and the batches of a file.
@@ -55,7 +56,6 @@ _SUFFIXES: Mapping[str, FileFormat] = {
     ".jsonl": FileFormat.JSON,
     ".ndjson": FileFormat.JSON,
 }
-_CSV_BLOCK = 8 << 20
 _JSON_ROWS = 10_000
 _ERRORS = (pa.ArrowException, OSError, ValueError, TypeError, ArithmeticError, RecursionError)
 
@@ -207,18 +207,8 @@ def _csv(file: BinaryIO, schema: pa.Schema | None) -> FileRows:
         for name, kind in kinds.items()
         if not pa.types.is_nested(_storage(kind))
     }
-    reader = pa_csv.open_csv(
-        file,
-        read_options=pa_csv.ReadOptions(block_size=_CSV_BLOCK),
-        parse_options=pa_csv.ParseOptions(newlines_in_values=True),
-        convert_options=pa_csv.ConvertOptions(
-            column_types=types,
-            null_values=[""],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        ),
-    )
-    names = reader.schema.names
+    columns, rows = read_csv(file, types)
+    names = columns.names
     for name in names:
         if name in kinds and name not in types:
             raise InvalidCallError(f"column {name!r} is {kinds[name]}, which CSV has no form for")
@@ -231,12 +221,12 @@ def _csv(file: BinaryIO, schema: pa.Schema | None) -> FileRows:
         return pa.ExtensionArray.from_storage(kind, column)
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for batch in reader:
+        for batch in rows:
             pairs = zip(names, batch.columns, strict=True)
             columns = [typed(column, kinds.get(name, column.type)) for name, column in pairs]
             yield pa.RecordBatch.from_arrays(columns, names)
 
-    return pa.schema((f.name, kinds.get(f.name, f.type)) for f in reader.schema), batches()
+    return pa.schema((f.name, kinds.get(f.name, f.type)) for f in columns), batches()
 
 
 _READERS = {FileFormat.PARQUET: _parquet, FileFormat.ARROW: _arrow, FileFormat.CSV: _csv}
@@ -250,6 +240,8 @@ def _json(file: BinaryIO, schema: pa.Schema | None, missing: str) -> FileRows:
             raise InvalidCallError("it has no rows")
         return schema, iter(())
     names = list(dict.fromkeys(name for _, row in first for name in row))
+    if not names:
+        raise InvalidCallError(f"row {first[0][0]} is empty: give the columns of the key")
     types = {} if schema is None else {field.name: field.type for field in schema}
     if schema is not None:  # rows that have others are refused
         names = [name for name in types if missing == NULL or name in names] or list(types)
@@ -285,8 +277,10 @@ def _objects(file: BinaryIO, floats: type) -> Iterator[tuple[int, dict[str, Any]
 def _decoded(file: BinaryIO, floats: type) -> Iterator[tuple[int, Any]]:
     """The values of a file, by number; an array is read whole."""
     decoder = json.JSONDecoder(parse_float=floats, object_pairs_hook=_distinct)
-    is_array = file.read(256).lstrip()[:1] == b"["
-    file.seek(0)
+    head = file.read(256)
+    start = len(BOM_UTF8) if head.startswith(BOM_UTF8) else 0
+    is_array = head[start:].lstrip()[:1] == b"["
+    file.seek(start)
     lines = ((n, decoder.decode(line.decode())) for n, line in enumerate(file, 1) if line.strip())
     yield from enumerate(decoder.decode(file.read().decode()), 1) if is_array else lines
 
@@ -342,10 +336,15 @@ def _array(values: list[Any], kind: pa.DataType, name: str) -> pa.Array:
     if pa.types.is_map(kind) or pa.types.is_duration(kind):
         raise InvalidCallError(f"column {name!r} has {kind}, which is not read from JSON")
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        _check_all(values, str, kind, name)
         return pa.array(values, pa.string()).cast(kind)
     if is_binary(kind) or pa.types.is_time(kind):
         read = _bytes if is_binary(kind) else time.fromisoformat
-        return pa.array([None if value is None else read(value) for value in values], kind)
+        try:
+            return pa.array([None if value is None else read(value) for value in values], kind)
+        except (TypeError, ValueError) as error:
+            form = "hex digits" if is_binary(kind) else "a time of ISO 8601"
+            raise InvalidCallError(f"column {name!r} takes texts of {form}: {error}") from None
     if pa.types.is_decimal(kind):
         values = [None if v is None or isinstance(v, bool) else Decimal(v) for v in values]
     elif pa.types.is_floating(kind):

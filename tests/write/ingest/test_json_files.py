@@ -1,0 +1,64 @@
+"""Files of JSON as programs on other systems write them."""
+
+from __future__ import annotations
+
+from codecs import BOM_UTF8
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from tests.each import each
+
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.int64(), False),
+        *(("d", pa.date32()), ("b", pa.binary()), ("t", pa.time64("us")), ("s", pa.string())),
+    ]
+)
+
+
+@each("name, text", [("x.jsonl", '{"id": 1}\n{"id": 2}\n'), ("x.json", ' [{"id": 1}, {"id": 2}]')])
+def test_a_mark_of_the_order_of_bytes_is_passed_over(
+    uri: str, tmp_path: Path, name: str, text: str
+) -> None:
+    table = mw.create_table(uri, pa.schema([SCHEMA.field("id")]), "id")
+    path = tmp_path / name
+    with table.writer() as writer:
+        for written in (text, text.replace("{", '{"_op": "c", ')):
+            path.write_bytes(BOM_UTF8 + written.encode())
+            writer.delete(path)
+            if "_op" in written:
+                writer.apply(path, when="true")
+            else:
+                writer.upsert(path)
+            assert sorted(table.to_arrow()["id"].to_pylist()) == [1, 2]
+
+
+REFUSED = {
+    "{}": "row 1 is empty: give the columns of the key",
+    '{"id": 1, "d": 5}': "column 'd': '5' is not a date32",
+    '{"id": 1, "b": "xyz"}': "column 'b' takes texts of hex digits",
+    '{"id": 1, "b": 5}': "column 'b' takes texts of hex digits",
+    '{"id": 1, "t": "noon"}': "column 't' takes texts of a time of ISO 8601",
+    '{"id": 1, "s": "a"}\n{"id": 2}': "row 2 lacks the columns",
+    '{"id": 1}\n{"id": 2, "s": "a", "x": 1}': "row 2 has the columns|row 1 lacks the columns",
+    '{"id": 1, "d": "' + "x" * 5_000_000 + '"}': "x{20}",
+}
+
+
+@each("text", REFUSED)
+def test_what_is_refused_names_the_value_and_the_remedy(
+    uri: str, tmp_path: Path, text: str
+) -> None:
+    table = mw.create_table(uri, SCHEMA, "id")
+    path = tmp_path / "x.jsonl"
+    path.write_text(text)
+    with (
+        table.writer() as writer,
+        pytest.raises(mw.InvalidCallError, match=REFUSED[text]) as caught,
+    ):
+        writer.upsert(path)
+    assert len(str(caught.value)) < 1_000 + len(str(path))
+    assert table.count_rows() == 0
