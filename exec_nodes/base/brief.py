@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 _MOST_QUOTED = 200
+# A regular expression over a value of megabytes takes a hundred times as much memory.
+_MOST_READ = 20_000
 _MOST = 1000
 _END = 250
 # An apostrophe within a word quotes nothing.
@@ -15,6 +17,7 @@ def brief(text: str) -> str:
     """A message of a few lines: what stands in quotes in it has at most 200 characters."""
     if len(text) <= _MOST_QUOTED:
         return text
+    text = shortened(text, _MOST_READ, _MOST_READ // 2)
     return shortened(_QUOTED.sub(_cut, text), _MOST, _END)
 
 
