@@ -8,6 +8,7 @@ of each region.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from uuid import UUID, uuid4
@@ -20,7 +21,7 @@ from exec_nodes.evolution.project import same_columns
 from memwal_sql.bulk.publish_region import PublishLimits, RegionPublisher
 from memwal_sql.bulk.read import PARALLEL, StagedRegion, staged_regions
 from memwal_sql.bulk.stage import StagedTask
-from memwal_sql.errors import ConflictError, InvalidCallError, StoreUnavailableError
+from memwal_sql.errors import ConflictError, FencedError, InvalidCallError, StoreUnavailableError
 from memwal_sql.maintain.lease import PUBLISHING, maintenance_lease
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.batch_marks import BatchMark, complete, last_complete, transaction_id
@@ -162,6 +163,17 @@ class Publisher:
 
         epochs = map_in_threads(empty, regions, PARALLEL)
         return dict(zip((region.region_id for region in regions), epochs, strict=True))
+
+    def take_regions(self, regions: Sequence[RegionManifest]) -> None:
+        """Claim regions, so that writers that have them stop, or claim them again. One that
+        somebody claims meanwhile is left to that claim."""
+        base = self._base()
+
+        def take(region: RegionManifest) -> None:
+            with suppress(FencedError):
+                self._publisher(base, region, region.region_values).take()
+
+        map_in_threads(take, regions, PARALLEL)
 
     def _open(self, base: BaseTable, parts: Sequence[StagedRegion]) -> None:
         spec = routing_spec(base.info)

@@ -207,6 +207,10 @@ class RegionPublisher:
         self._flush_tail(self._tail)
         return own.claim.epoch
 
+    def take(self) -> None:
+        """Claim the region."""
+        self._claimed_now()
+
     @property
     def _claimed(self) -> _Own:
         if self._own is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from exec_nodes.arrow.casts import exact_values
 from exec_nodes.arrow.text_columns import column_of
 from exec_nodes.lance.indexes import indexes_of
 from memwal_sql.arguments import name_list
-from memwal_sql.errors import ConflictError, InvalidCallError, UnsupportedError
+from memwal_sql.errors import ConflictError, InvalidCallError, MemWalError, UnsupportedError
 from memwal_sql.index.create import forget_indexes
 from memwal_sql.maintain.columns import (
     ColumnShare,
@@ -27,6 +28,9 @@ from memwal_sql.maintain.columns import (
     widen_column,
 )
 from memwal_sql.maintain.details import details_of, latest_dataset
+from memwal_sql.state.open_writers import open_table_writers
+from memwal_sql.storage.base.commits import half_done
+from memwal_sql.storage.region.manifest import RegionStatus
 from memwal_sql.table.flushing import FlushedTable
 from memwal_sql.write.conditional.new_columns import NewColumns
 from memwal_sql.write.router import active_spec
@@ -49,9 +53,9 @@ class AlteredTable(FlushedTable):
         Args:
             columns: fields, which are null in every row; or SQL expressions over the row by name,
                 such as `{"total": "price * quantity"}`, whose values each existing row gets. For
-                expressions all regions are claimed, flushed and merged first: open writers get
-                ReopenError, and rows that others write meanwhile have nulls. Later rows have the
-                values that they are written with.
+                expressions all rows are flushed and merged first, and all regions are claimed
+                afterwards: open writers get ReopenError then, and rows that were written meanwhile
+                have nulls. Later rows have the values that they are written with.
 
         Raises InvalidCallError before anything is changed for names that are taken, fields that are
         not nullable and texts that are not expressions over the row; RetryError when other commits
@@ -86,16 +90,21 @@ class AlteredTable(FlushedTable):
                 "it by update(...) with a writer of each region"
             )
         new = NewColumns(self.schema, columns)
-        self._flush_open_writers()  # the claim fences them
-        self.publisher().empty_wals(self._manifests())
+        self.flush()
+        flushed = {m.region_id: m.current_generation - 1 for m in self._manifests()}
 
         def check(dataset: Any) -> None:
+            # Beside a steady writer there are always newer ones.
             merged = details_of(self._context, dataset).merged_generations
-            regions = self._manifests()
-            if any(m.current_generation - 1 > merged.get(m.region_id, 0) for m in regions):
-                raise ConflictError("generations were flushed since")
+            if any(merged.get(region, 0) < last for region, last in flushed.items()):
+                raise ConflictError("rows that were there before are not merged")
 
         add_computed(self._context, new, self.merge, check, columns, run, tasks)
+        with half_done(
+            f"{new.schema.names} are added, but writers that are open may still put nulls over "
+            "their values: close these writers, and open new ones"
+        ):
+            self._stop_writers()
         self._see_columns()
 
     def compute_columns(self, share: ColumnShare) -> list[FragmentMetadata]:
@@ -172,6 +181,15 @@ class AlteredTable(FlushedTable):
         values = pa.array([value]) if isinstance(value, pa.Scalar) else [value]
         set_default(self._context, name, lambda field: exact_values(values, field)[0])
         self._see_columns()
+
+    def _stop_writers(self) -> None:
+        """Take the regions of writers that lack columns which rows have a value in by now. None of
+        them claims a region again."""
+        for writer in open_table_writers(self._context.identity):
+            with suppress(MemWalError):  # its next call says so
+                writer.land()
+        alive = [m for m in self._manifests() if m.status is not RegionStatus.SEALED]
+        self.publisher().take_regions(alive)
 
     def _see_columns(self) -> None:
         self._afterwards("reading the changed columns", self.refresh)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import datafusion
@@ -152,6 +154,61 @@ def test_a_column_added_between_any_two_requests_of_a_write_stays(
         if not done:
             assert _rows(uri)[0][name] == value, nth
     assert nth > 5
+
+
+@each(
+    "change, options, regions",
+    [
+        ("compute", {}, None),
+        ("compute", {"turns": False}, [mw.bucket("id", 4)]),
+        ("compute", {"memtable_rows": 40}, [mw.bucket("id", 4)]),
+        ("set_type", {}, [mw.bucket("id", 4)]),
+    ],
+)
+def test_columns_change_beside_a_writing_thread_of_the_process(
+    tmp_path: Path, change: str, options: dict[str, Any], regions: Any
+) -> None:
+    """Its call raises nothing, and the thread opens a new writer where it has to: what it writes
+    from then on has the new column."""
+    table = mw.create_table(str(tmp_path / "t"), SCHEMA, "id", regions=regions)
+    rows, ended, errors = iter(range(10**6)), Event(), list[Exception]()
+    acknowledged: list[int] = []
+    alter, names = {
+        "compute": (lambda: table.add_columns({"p": "a * 2"}), ["id", "a", "b", "p"]),
+        "set_type": (lambda: table.set_type("b", pa.int64()), ["id", "a", "b"]),
+    }[change]
+
+    def write() -> None:
+        while not ended.is_set():
+            try:
+                with table.writer(**options) as writer:
+                    while not ended.is_set():
+                        keys = list(itertools.islice(rows, 20))
+                        writer.upsert(pa.table({"id": keys, "a": pa.array(keys, pa.int32())}))
+                        acknowledged.extend(keys)
+            except mw.ReopenError as error:
+                errors.append(error)
+
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(write)
+        while len(acknowledged) < 100:
+            writing.done() and writing.result()
+        before = list(acknowledged)
+        try:
+            alter()
+            after = len(acknowledged)
+            while len(acknowledged) < after + 100:
+                writing.done() and writing.result()
+        finally:
+            ended.set()
+        writing.result()
+    found = {row["id"]: row for row in table.to_arrow().to_pylist()}
+    assert table.schema.names == names
+    assert found.keys() >= set(acknowledged)
+    if change == "compute":
+        assert all(found[key]["p"] == 2 * key for key in before)
+        assert errors, "a writer without the column went on"
+    assert table.check().ok
 
 
 def _session(table: mw.Table) -> datafusion.SessionContext:
