@@ -175,7 +175,7 @@ def transaction(
     Args:
         tables: those that are read or written; `tx.sql` knows each by the last name in its URI.
         named: further tables, by their names in `tx.sql`.
-        actor: who it is done for; kept in `history`.
+        actor: who it is done for, in up to 1,000 characters; kept in `history`.
         operation: what is done; kept in `history`, up to 1,000 characters. By default the
             statements of `tx.sql` that change rows.
         id: a name for this transaction, such as the place of a message in a queue. It is written

@@ -19,6 +19,8 @@ _BLOB = b"lance-encoding:blob"
 _LANCE_PREFIXES = (b"lance-schema:", b"lance:")
 # Begins the names of columns that Lance adds to WAL entries (lance 9150).
 _OF_ENTRIES = "__wal_"
+# Who looks for a similar name compares each letter of one with each of the other.
+_MOST_OF_A_NAME = 1024
 _WITHOUT_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 _RESERVED = frozenset(
     {TOMBSTONE, "_gen", "_source", "_distance", "_score", "_relevance_score"}
@@ -100,6 +102,12 @@ def check_schema(schema: pa.Schema, primary_key: Sequence[str]) -> None:
     cut = [name for field in schema for name in _names_in(field) if "\0" in name]
     if cut:
         raise InvalidCallError(f"rename {cut}: Lance cuts names off at a NUL")
+    long = [name for field in schema for name in _names_in(field) if len(name) > _MOST_OF_A_NAME]
+    if long:
+        raise InvalidCallError(
+            f"a column name of {len(long[0]):,} characters is too long: {_MOST_OF_A_NAME:,} are "
+            f"the most; shorten {long[0][:20]}..."
+        )
     quoted = [name for name in primary_key if '"' in name]
     if quoted:
         raise InvalidCallError(f"rename the key columns {quoted}: Lance can't merge by them")

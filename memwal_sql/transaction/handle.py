@@ -14,6 +14,7 @@ from memwal_sql.errors import ConflictError, InvalidCallError, MemWalError
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.objects.concurrent import seconds
 from memwal_sql.storage.records.transactions import (
+    MOST_SHOWN,
     TransactionRecord,
     Transactions,
     free_id,
@@ -77,6 +78,10 @@ class OpenTransaction:
         for name, value in (("actor", actor), ("operation", operation)):
             if not isinstance(value, str | None):
                 raise InvalidCallError(f"{name}={value!r} must be a text")
+        if actor is not None and len(actor) > MOST_SHOWN:
+            raise InvalidCallError(
+                f"actor={actor!r} has {len(actor):,} characters: {MOST_SHOWN:,} are the most"
+            )
         if not isinstance(timeout_s, int | float) or not timeout_s > 0:
             raise InvalidCallError(f"timeout_s={timeout_s!r} must be a number of seconds above 0")
         self.committed = False

@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.text import Text
 from rich.tree import Tree
 
-from memwal_sql.view.terminal import render_html, render_text
+from memwal_sql.view.terminal import line, render_html, render_text
 from memwal_sql.view.texts import count_text, share, size_text
 
 # The tree shows this many, and the number of the others.
@@ -136,26 +135,26 @@ class Overview:
 
 
 def _tree(view: Overview) -> Tree:
-    tree = Tree(Text.assemble(("table ", "dim"), (view.uri, "bold")))
-    columns = tree.add(f"{len(view.columns)} columns, primary key {', '.join(view.primary_key)}")
+    tree = Tree(line(("table ", "dim"), (view.uri, "bold")))
+    columns = tree.add(
+        line(f"{len(view.columns)} columns, primary key {', '.join(view.primary_key)}")
+    )
     for name, kind in view.columns:
-        columns.add(Text.assemble(name, (f" {kind}", "dim")))
-    tree.add(Text(_format_text(view), "dim"))
+        columns.add(line(name, (f" {kind}", "dim")))
+    tree.add(line((_format_text(view), "dim")))
     for spec in view.region_specs:
-        tree.add(Text.assemble(("regions by ", "dim"), spec))
-    base = tree.add(Text.assemble(("base table ", "bold"), base_text(view)))
+        tree.add(line(("regions by ", "dim"), spec))
+    base = tree.add(line(("base table ", "bold"), base_text(view)))
     for index in view.indexes:
-        base.add(Text.assemble(("index ", "dim"), index.name, " ", index_text(index, view.rows)))
+        base.add(line(("index ", "dim"), index.name, " ", index_text(index, view.rows)))
     if view.regions is None:
-        tree.add(Text("no states of regions were recorded at this version", "yellow"))
+        tree.add(line(("no states of regions were recorded at this version", "yellow")))
         return tree
-    regions = tree.add(Text.assemble(("in front of it ", "bold"), front_text(view.regions)))
+    regions = tree.add(line(("in front of it ", "bold"), front_text(view.regions)))
     for region in view.regions[:_MOST_REGIONS]:
-        regions.add(
-            Text.assemble(("region ", "dim"), (region.name, "bold"), " ", _region_text(region))
-        )
+        regions.add(line(("region ", "dim"), (region.name, "bold"), " ", _region_text(region)))
     if len(view.regions) > _MOST_REGIONS:
-        regions.add(Text(f"and {len(view.regions) - _MOST_REGIONS} more regions", "dim"))
+        regions.add(line((f"and {len(view.regions) - _MOST_REGIONS} more regions", "dim")))
     return tree
 
 

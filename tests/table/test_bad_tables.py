@@ -70,6 +70,9 @@ SCHEMAS: list[tuple[pa.Schema, Any, tuple[str, ...]]] = [
     # Arrow and Lance cut a name off at NUL, and two columns may become one.
     (pa.schema({"i\0d": pa.int64()}), "i\0d", ("NUL",)),
     (with_column("v\0"), "id", ("NUL",)),
+    # Who suggests a similar name compares each letter of both.
+    (with_column("v" * 1025), "id", ("1,025 characters", "1,024 are the most", "shorten")),
+    (with_column("s", pa.struct([("a" * 2000, pa.int8())])), "id", ("shorten",)),
     (with_column("s", pa.struct([("\0a", pa.int8())])), "id", ("NUL",)),
     (with_column("s", pa.list_(pa.struct([("a\0b", pa.int8())]))), "id", ("NUL",)),
     *((with_column("odd", type_), "id", NOT_STORED) for type_ in TYPES),

@@ -21,6 +21,7 @@ from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.records.transactions import Transactions
 from memwal_sql.write.coordinator import AtomicWrite
 from tests.model.process import as_another_process
+from tests.model.writing import session_of
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("n", pa.int64())])
 DAYS = pa.schema([pa.field("day", pa.int64(), False), pa.field("id", pa.int64(), False)])
@@ -283,6 +284,11 @@ def test_arguments_are_checked(fast_folder: Path) -> None:
     calls: tuple[tuple[Callable[[], Any], str], ...] = (
         (lambda: mw.transaction(table, id=5), "id=5 must be"),  # type: ignore[arg-type]
         (lambda: mw.transaction(table, actor=5), "actor=5 must be"),  # type: ignore[arg-type]
+        (lambda: mw.transaction(table, actor="a" * 1001), "has 1,001 characters: 1,000 are"),
+        (
+            lambda: mw.sql(session_of("t", table), f"SET memwal.actor = '{'a' * 1001}'"),
+            "has at most 1,000 characters",
+        ),
         (lambda: mw.transaction(table, timeout_s=float("nan")), "timeout_s=nan"),
         (lambda: mw.transaction(table.uri), "is not a table"),  # type: ignore[arg-type]
         (lambda: mw.transaction(past), "is a past state"),

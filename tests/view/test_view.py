@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from rich.console import Console
 
 import memwal_sql as mw
 from memwal_sql.view.overview import GenerationView, IndexView, Overview, RegionView
-from memwal_sql.view.texts import count_text, share, size_text
+from memwal_sql.view.texts import count_text, share, size_text, visible, visible_lines
+from tests.each import each
+from tests.model.writing import upsert_rows
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("<b>n</b>", pa.int64())])
 
@@ -81,6 +84,38 @@ def test_the_tree_shows_progress_and_totals_of_what_waits(table: Any) -> None:
         assert "in front of it 2 regions, 2 generations to merge with 40 rows" in text
         assert "3 rows not flushed" in text
         assert "id_bucket=0" in text and "regions by bucket(id, 2)" in text
+
+
+MARKUP = (
+    "[link=javascript:alert(1)]x[/link]",
+    "a[/b]",
+    "[bold red]x",
+    "<script>alert(1)</script>",
+    "\x1b]8;;file:///etc\x1b\\x",
+    "\x1bc\x9b2J",
+    "\u202ex",
+    "&lt;",
+)
+
+
+@each("name", MARKUP)
+def test_a_name_is_no_markup_anywhere(name: str, uri: str) -> None:
+    column = name.replace(".", "")
+    schema = pa.schema([pa.field(column, pa.int64(), False), pa.field(column + "2", pa.string())])
+    table = mw.create_table(uri, schema, column, regions=[mw.bucket(column, 2)])
+    upsert_rows(table, pa.table([[1], ["x"]], schema=schema))
+    table.create_index(column + "2", "INVERTED", name=f"of {column}")
+    view = table.overview()
+    terminal = Console(file=io.StringIO(), width=400, force_terminal=True, no_color=True)
+    terminal.print(table)
+    on_terminal = terminal.file.getvalue()  # type: ignore[attr-defined]
+    styles = re.compile(r"\x1b\[[0-9;]*m")
+    html = table._repr_html_()
+    texts = [str(view), printed(view), styles.sub("", on_terminal), text_of(html)]
+    for text in texts:
+        assert "".join(text.split()).count("".join(visible(column).split())) >= 4, text
+        assert visible_lines(text) == text
+    assert "<a " not in html and "<script" not in html and visible_lines(html) == html
 
 
 def test_a_version_shows_what_was_recorded_there(table: Any) -> None:

@@ -10,6 +10,7 @@ from memwal_native.syntax import Variable
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.table_functions import search_functions
 from memwal_sql.statements.queries.parsed import Statement
+from memwal_sql.storage.records.transactions import MOST_SHOWN
 from memwal_sql.write.statement import SNAPSHOT, Isolation, check_isolation
 
 _ISOLATION, _ACTOR = "memwal.isolation", "memwal.actor"
@@ -53,6 +54,8 @@ def run_variable(
     if session.slot.open is not None:
         message = f"{setting} is that of the open transaction until COMMIT or ROLLBACK"
         raise statement.unsupported(message, at)
+    if setting == _ACTOR and len(variable.value or "") > MOST_SHOWN:
+        raise statement.error(f"{_ACTOR} has at most {MOST_SHOWN:,} characters", at)
     if setting == _ACTOR:
         session.actor = variable.value if statement.sql.word == "SET" else None
     elif statement.sql.word == "RESET":

@@ -33,7 +33,7 @@ TRANSACTIONS_FOLDER = f"{RECORD_FOLDER}/transactions"
 _SUFFIX = ".json"
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _COMMITTED, _ABORTED = "committed", "aborted"
-_SHOWN = 1000
+MOST_SHOWN = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class Transactions:
         Raises OutcomeUnknownError when neither could be found out, and StoreUnavailableError when
         nothing was written.
         """
-        described = {"actor": actor, "operation": None if operation is None else operation[:_SHOWN]}
+        described = {"actor": _shown(actor), "operation": _shown(operation)}
         listed = [
             {
                 "table": part.table,
@@ -200,11 +200,15 @@ class Transactions:
                 transaction_id,
                 verdict == _COMMITTED,
                 datetime.fromisoformat(content["time"]),
-                _text(content.get("actor")),
-                _text(content.get("operation")),
+                _shown(_text(content.get("actor"))),
+                _shown(_text(content.get("operation"))),
                 tuple(map(_part, parts)),
                 _text(content.get("by")),
             )
+
+
+def _shown(text: str | None) -> str | None:
+    return None if text is None else text[:MOST_SHOWN]
 
 
 def _part(content: Mapping[str, Any]) -> Part:
