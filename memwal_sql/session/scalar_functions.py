@@ -15,6 +15,7 @@ from datafusion import SessionContext, udf
 
 from exec_nodes.arrow.arrays import Mask, is_text
 from exec_nodes.base.columns import RowAddresses
+from exec_nodes.base.thresholds import Thresholds
 from exec_nodes.postings.analyzer import Analyzer
 from exec_nodes.sources.source import Source
 from exec_nodes.text.scoring.open import SOURCE_TEXTS
@@ -33,6 +34,14 @@ _VECTOR = pa.list_(pa.float64())
 # The native library recognizes these functions, and not a user's, by the names of their results.
 _MATCHED = pa.field("match of memwal_sql", pa.bool_())
 _L2 = pa.field("l2_distance of memwal_sql", pa.float64())
+
+
+class Words(Thresholds):
+    """Of `match`: the most characters that its words have, and the most bytes of them that
+    DataFusion repeats at once, as it makes a value per row of a constant."""
+
+    most = 10_000
+    repeated_bytes = 8 << 20
 
 
 class _Analyzing(threading.local):
@@ -122,7 +131,8 @@ def _analyzed(condition: Condition, snapshot: Snapshot) -> Condition:
         return condition
     analyzers = _analyzers(condition, snapshot)
     rows = _indexed(condition, analyzers, snapshot)
-    evaluate = partial(_evaluate, condition, analyzers)
+    longest = max(map(len, _literals(condition.text)), default=0)
+    evaluate = partial(_evaluate, condition, analyzers, longest)
     return replace(condition, evaluate=evaluate, rows=rows, native=None)
 
 
@@ -149,17 +159,24 @@ def _indexed(
             and all(map(is_text, casts))
             and index_of(column, snapshot) is not None
         ):
-            tokens = frozenset(analyzers[0].tokens(words))
+            tokens = frozenset(_tokens(analyzers[0], words))
             return partial(SOURCE_TEXTS.rows, column=column, analyzer=analyzers[0], tokens=tokens)
     return None
 
 
 def _evaluate(
-    condition: Condition, analyzers: Sequence[Analyzer], batch: pa.RecordBatch
+    condition: Condition, analyzers: Sequence[Analyzer], longest: int, batch: pa.RecordBatch
 ) -> pa.BooleanArray:
+    """The condition's answers; `longest` is the number of characters of its longest constant."""
+    step = max(Words.repeated_bytes // (longest + 1), 1)
     with _by(analyzers):
         try:
-            return condition.evaluate(batch)
+            if len(batch) <= step:
+                return condition.evaluate(batch)
+            starts = range(0, len(batch), step)
+            return pa.concat_arrays(
+                [condition.evaluate(batch.slice(start, step)) for start in starts]
+            )
         except RuntimeError as error:  # of the native library, with the text of the one in `match`
             original = original_error(error)
             if original is None:
@@ -190,13 +207,22 @@ def _matched(texts: pa.Array, queries: pa.Array) -> pa.Array:
     analyzer = _analyzer()
     matched = np.zeros(len(texts), np.bool_)
     for query in pc.unique(queries.drop_null()):
-        tokens = pa.array(sorted(set(analyzer.tokens(query.as_py()))), pa.string())
+        tokens = pa.array(sorted(_tokens(analyzer, query.as_py())), pa.string())
         rows = pc.fill_null(pc.equal(queries, query), False).to_numpy(zero_copy_only=False)
         places = np.flatnonzero(rows)
         if len(tokens):
             matched[places] = _have_all(analyzer, texts.take(pa.array(places)), tokens)
     is_valid = pc.and_(texts.is_valid(), queries.is_valid())
     return pc.if_else(is_valid, pa.array(matched), pa.scalar(None, pa.bool_()))
+
+
+def _tokens(analyzer: Analyzer, words: str) -> set[str]:
+    if len(words) > Words.most:
+        raise InvalidCallError(
+            f"match takes words of at most {Words.most:,} characters, and these have "
+            f"{len(words):,}: leave some out, or search by full_text_search"
+        )
+    return set(analyzer.tokens(words))
 
 
 def _analyzer() -> Analyzer:

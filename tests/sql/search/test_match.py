@@ -3,7 +3,7 @@ analyzer of the column, wherever the rows lie and whatever covers them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,6 +16,7 @@ from lance.lance import tokenize
 
 import memwal_sql as mw
 from exec_nodes.resident.admission import Admission
+from memwal_sql.session.scalar_functions import Words
 from tests.each import each
 from tests.model.writing import session_of
 from tests.soak import SOAK
@@ -156,6 +157,23 @@ def test_statements_change_the_rows_that_match(tmp_path: Path) -> None:
 def test_elsewhere_it_says_where_it_belongs(texts: Texts, query: str) -> None:
     with pytest.raises(mw.UnsupportedError, match="is for WHERE"), mw.memwal_errors():
         texts.context.sql(query).collect()
+
+
+@each("condition", ["match(body, '{}')", "NOT match(body, '{}')", "n = 1 OR match(title, '{}')"])
+def test_words_have_a_bound_wherever_they_stand(texts: Texts, condition: str) -> None:
+    """The answer is the same however many rows DataFusion makes the words for at once."""
+    words = "tree " * 30
+    short = texts.ids(condition.format("tree"))
+    with Words.set(most=len(words), repeated_bytes=300):
+        assert texts.ids(condition.format(words)) == short
+        for door in (texts.ids, texts.table.count_rows):
+            with pytest.raises(mw.InvalidCallError, match=r"at most 150 characters.*have 151"):
+                raised(door, condition.format(words + "."))
+
+
+def raised(door: Callable[[str], Any], condition: str) -> None:
+    with mw.memwal_errors():
+        door(condition)
 
 
 @each("condition", ["match(a.t, 'x')", "match(a.t, 'x') OR b = 'x'", "match(b, 'q') OR a.t = 'x'"])
