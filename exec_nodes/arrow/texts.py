@@ -1,0 +1,89 @@
+"""Texts read as values of a column's type."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from exec_nodes.arrow.arrays import is_list, type_text
+from exec_nodes.base.errors import InvalidCallError
+
+Column: TypeAlias = pa.Array | pa.ChunkedArray
+
+# Matches the end of a text with a time zone.
+_ZONE = r"[ T]\d\d.*(?:Z|[+-]\d\d(?::?\d\d)?)$"
+_FORMS = (
+    (pa.types.is_time, "a time of day, such as '12:30:00'"),
+    (pa.types.is_date, "a date, such as '2026-01-31'"),
+    (pa.types.is_boolean, "'true' or 'false'"),
+    (is_list, "a list, such as [0.5, 1]"),
+    (pa.types.is_struct, "a struct, such as {a: 1}"),
+)
+
+
+def read_texts(texts: Column, field: pa.Field) -> Column:
+    """Texts as a field's type. Raises InvalidCallError naming the first invalid one."""
+    kind = field.type
+    try:
+        return _read(texts, kind)
+    except pa.ArrowException as error:
+        wrong = _first_wrong(texts.drop_null(), kind)
+        raise InvalidCallError(
+            f"column {field.name!r}: {wrong!r} is not {type_text(kind)}: give {_form(kind)}"
+        ) from error
+
+
+def _first_wrong(texts: Column, kind: pa.DataType) -> str:
+    """The first text that is not of a type; there must be one."""
+    while len(texts) > 1:
+        half = len(texts) // 2
+        try:
+            _read(texts[:half], kind)
+            texts = texts[half:]
+        except pa.ArrowException:
+            texts = texts[:half]
+    return str(texts[0])
+
+
+def _form(kind: pa.DataType) -> str:
+    """The way to write values of a type, for messages."""
+    if pa.types.is_integer(kind):
+        range_ = np.iinfo(kind.to_pandas_dtype())
+        return f"a whole number from {range_.min} to {range_.max}"
+    if pa.types.is_floating(kind):
+        return f"a number up to {np.finfo(kind.to_pandas_dtype()).max:.1e}"
+    if pa.types.is_decimal(kind):
+        return f"a number of up to {kind.precision} digits, {kind.scale} of them after the point"
+    if pa.types.is_timestamp(kind):
+        years = " from 1678 to 2261" if kind.unit == "ns" else ""
+        once = f", unambiguous in timezone {kind.tz!r}, or one with its offset" if kind.tz else ""
+        return f"a time{years}, such as '2026-01-31 12:30:00'{once}"
+    return next(
+        (form for is_kind, form in _FORMS if is_kind(kind)), "a value of that type, or a CAST"
+    )
+
+
+def _read(texts: Column, kind: pa.DataType) -> Column:
+    if pa.types.is_time(kind):  # Arrow reads a time only after a date
+        dated = pc.binary_join_element_wise("1970-01-01", pc.cast(texts, pa.string()), " ")
+        return pc.cast(pc.cast(dated, pa.timestamp(kind.unit)), kind)
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        zoned, none = pc.match_substring_regex(texts, _ZONE), pa.scalar(None, texts.type)
+        others = pc.cast(pc.if_else(zoned, none, texts), pa.timestamp(kind.unit))
+        times = pc.cast(pc.if_else(zoned, texts, none), kind)
+        return pc.coalesce(times, pc.assume_timezone(others, kind.tz))
+    read = pc.cast(texts, kind)
+    if pa.types.is_floating(kind):
+        _check_finite(texts, read)
+    return read
+
+
+def _check_finite(texts: Column, read: Column) -> None:
+    """Raise ArrowInvalid for a text with so many digits that it was read as infinite."""
+    named = pc.match_substring_regex(pc.cast(texts, pa.string()), "inf", ignore_case=True)
+    wrong = texts.filter(pc.and_not(pc.is_inf(pc.cast(read, pa.float64())), named))
+    if len(wrong):
+        raise pa.ArrowInvalid(f"{wrong[0].as_py()!r} is above the largest {read.type}")
