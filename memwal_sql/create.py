@@ -24,7 +24,7 @@ from memwal_sql.errors import (
 )
 from memwal_sql.life_log import life_log
 from memwal_sql.state.context import TableContext
-from memwal_sql.state.defaults import defaults_of
+from memwal_sql.state.defaults import defaults_of, stored_defaults
 from memwal_sql.state.enable import (
     Uri,
     check_no_regions,
@@ -144,14 +144,14 @@ def find_table(
     table = open_table(uri, storage_options=storage_options)
     fields = [f.with_nullable(False) if f.name in primary_key else f for f in schema]
     same = not fields or table.schema.equals(logical_schema(pa.schema(fields)))
-    same = same and defaults_of(pa.schema(fields)).items() <= defaults_of(table.schema).items()
+    same = same and defaults_of(pa.schema(fields)).items() <= stored_defaults(table.schema).items()
     same = same and table.primary_key == primary_key
     if same and regions is not None:
         spec = active_spec(table.info)
         requested = region_spec(regions, table.schema, table.primary_key)
         same = text_of(requested) == ("manual" if spec is None else text_of(spec))
     if not same:
-        defaults = defaults_of(table.schema)
+        defaults = stored_defaults(table.schema)
         specs = [text_of(spec) for spec in table.info.region_specs]
         shown = ", ".join(
             f"{field.name} {field.type}{'' if field.nullable else ' not null'}"

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from exec_nodes.arrow.arrays import flat, is_binary, is_list, is_text, type_text
+from exec_nodes.arrow.decimals import read_decimals
 from exec_nodes.arrow.nested import inner_arrays, inner_fields, with_inner_arrays
 from exec_nodes.arrow.rounding import is_infinite, rounded
 from exec_nodes.arrow.struct_fields import check_type, check_values
@@ -132,6 +133,8 @@ def _nearest(column: Column, kind: pa.DataType) -> Column:
     kinds = (column.type, kind)
     if any(map(pa.types.is_decimal, kinds)) and any(map(pa.types.is_floating, kinds)):
         column = pc.cast(column, pa.string())
+        if pa.types.is_decimal(kind):
+            return read_decimals(column, kind)
     return pc.cast(column, kind)
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from exec_nodes.arrow.arrays import is_list, type_text
+from exec_nodes.arrow.decimals import read_decimals
 from exec_nodes.base.errors import InvalidCallError
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
@@ -75,6 +76,8 @@ def _read(texts: Column, kind: pa.DataType) -> Column:
         others = pc.cast(pc.if_else(zoned, none, texts), pa.timestamp(kind.unit))
         times = pc.cast(pc.if_else(zoned, texts, none), kind)
         return pc.coalesce(times, pc.assume_timezone(others, kind.tz))
+    if pa.types.is_decimal(kind):
+        return read_decimals(texts, kind)
     read = pc.cast(texts, kind)
     if pa.types.is_floating(kind):
         _check_finite(texts, read)

@@ -9,9 +9,12 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from memwal_sql.errors import InvalidCallError
+from exec_nodes.arrow.arrays import type_text
+from exec_nodes.arrow.decimals import read_decimals
+from memwal_sql.errors import CorruptFileError, InvalidCallError
 
 DEFAULT_KEY = b"memwal_sql:default"
+_SHOWN = 80
 
 
 def default_of(field: pa.Field) -> pa.Scalar | None:
@@ -23,15 +26,30 @@ def default_of(field: pa.Field) -> pa.Scalar | None:
     if text is None:
         return None
     try:
+        if pa.types.is_decimal(field.type):
+            return read_decimals(pa.array([text.decode()]), field.type)[0]
         return pa.scalar(text.decode()).cast(field.type)
     except (pa.ArrowException, ValueError) as error:
+        shown = repr(text[:_SHOWN])
         raise InvalidCallError(
-            f"column {field.name!r}: the default {text!r} is not a {field.type}: {error}"
+            f"column {field.name!r}: the default {shown} is not {type_text(field.type)}: {error}"
+        ) from error
+
+
+def stored_defaults(schema: pa.Schema) -> Mapping[str, pa.Scalar]:
+    """The defaults of a stored table by column. Raises CorruptFileError for one that is not a value
+    of its column's type."""
+    try:
+        return defaults_of(schema)
+    except InvalidCallError as error:
+        raise CorruptFileError(
+            f"the table's stored columns are damaged: {error}; table.set_default(name, value) "
+            "replaces the default, table.set_default(name, None) removes it"
         ) from error
 
 
 def defaults_of(schema: pa.Schema) -> Mapping[str, pa.Scalar]:
-    """The defaults of a table by column."""
+    """The defaults of given columns by name. Raises InvalidCallError as `default_of` does."""
     values = {field.name: default_of(field) for field in schema}
     return {name: value for name, value in values.items() if value is not None}
 

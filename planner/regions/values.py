@@ -15,6 +15,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from exec_nodes.arrow.arrays import is_binary
+from exec_nodes.arrow.decimals import read_decimals
 from exec_nodes.base.errors import InvalidCallError
 
 RegionValue = None | bool | int | str | bytes
@@ -28,6 +29,7 @@ _TYPES = {data_type: name for name, data_type in _NAMES.items()}
 _SYNONYMS = {"string": "utf8", "large_string": "large_utf8", "bool": "boolean"}
 _FIXED = re.compile(r"fixed_size_binary\[(\d+)\]")
 _TIMESTAMP = re.compile(r"timestamp\[(s|ms|us|ns)(?:, tz=(.+))?\]")
+_PLAIN = re.compile(r"-?[0-9]{1,80}(\.[0-9]{1,80})?")
 _DECIMAL = re.compile(r"decimal(128|256)\((\d+), (-?\d+)\)")
 
 
@@ -75,7 +77,7 @@ def region_values(column: pa.Array | pa.ChunkedArray) -> list[RegionValue]:
 def arrow_values(values: list[object], data_type: pa.DataType) -> pa.Array:
     """The inverse of `region_values`; also takes dates, datetimes and decimals."""
     if pa.types.is_decimal(data_type):
-        values = [decimal.Decimal(v) if isinstance(v, str) else v for v in values]
+        return read_decimals(pa.array([None if v is None else str(v) for v in values]), data_type)
     return pa.array(values, data_type)
 
 
@@ -87,13 +89,15 @@ def is_value_of(value: RegionValue, data_type: pa.DataType) -> bool:
         return isinstance(value, bool)
     if pa.types.is_integer(data_type) or pa.types.is_temporal(data_type):
         return isinstance(value, int) and not isinstance(value, bool)
+    if pa.types.is_decimal(data_type):
+        return isinstance(value, str) and _PLAIN.fullmatch(value) is not None
     return isinstance(value, bytes if is_binary(data_type) else str)
 
 
 def as_region_value(value: object, data_type: pa.DataType) -> RegionValue:
     """`value` as a region value of `data_type`, from any Python form that Arrow takes for it."""
     if isinstance(value, datetime.date | datetime.time | decimal.Decimal):
-        return region_values(pa.array([value], data_type))[0]
+        return region_values(arrow_values([value], data_type))[0]
     if value is None or isinstance(value, bool | int | str | bytes):
         return value
     raise InvalidCallError(f"{value!r} is not a region value of type {data_type}")

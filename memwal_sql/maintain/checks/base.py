@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from uuid import UUID
 
 from exec_nodes.lance.indexes import indexes_of
-from memwal_sql.errors import MemWalError
+from memwal_sql.errors import InvalidCallError, MemWalError
 from memwal_sql.maintain.checkpoint.records import checkpoint_names, find
 from memwal_sql.maintain.checks.findings import (
     Finding,
@@ -19,6 +19,7 @@ from memwal_sql.maintain.checks.findings import (
     warning,
 )
 from memwal_sql.maintain.checks.state import CheckState
+from memwal_sql.state.defaults import default_of
 from memwal_sql.storage.base.memwal_index import IndexDetails
 from memwal_sql.storage.base.merge_token import regions_in
 from memwal_sql.storage.base.refs import tags_of
@@ -51,6 +52,19 @@ def check_base_indexes(state: CheckState) -> Iterator[Finding]:
                     f"build it again: table.create_index({index.field_names[0]!r}, "
                     f"{index.index_type.upper()!r}, name={index.name!r}, replace=True)",
                 )
+
+
+def check_defaults(state: CheckState) -> Iterator[Finding]:
+    """Writers read the defaults of columns, and are refused if one is not a value of its type."""
+    for field in state.base.dataset.schema:
+        try:
+            default_of(field)
+        except InvalidCallError as reason:
+            yield error(
+                base_manifest_path(state.base.version),
+                f"{first_line(reason)}; writers can't be opened",
+                f"table.set_default({field.name!r}, None) removes it",
+            )
 
 
 def check_merge_progress(state: CheckState) -> Iterator[Finding | Probe]:

@@ -9,6 +9,7 @@ from exec_nodes.base.thresholds import Thresholds
 from memwal_sql.maintain.checks.base import (
     check_base_indexes,
     check_checkpoints,
+    check_defaults,
     check_merge_progress,
     check_recorded,
 )
@@ -55,6 +56,7 @@ CHECKS: Mapping[str, Callable[[CheckState], Iterator[Finding | Probe]]] = {
     "merge progress": check_merge_progress,
     "region snapshots": check_recorded,
     "checkpoints": check_checkpoints,
+    "defaults": check_defaults,
     "leftovers": check_leftovers,
 }
 

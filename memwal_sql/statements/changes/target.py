@@ -23,7 +23,7 @@ from memwal_sql.errors import (
     WriterFailedError,
 )
 from memwal_sql.session.table_functions import NAME_PARTS, TableName, search_functions, whole_name
-from memwal_sql.state.defaults import defaults_of
+from memwal_sql.state.defaults import stored_defaults
 from memwal_sql.statements.queries.parsed import Statement
 from memwal_sql.statements.queries.places import Name
 from memwal_sql.statements.queries.planning import check_names, check_table
@@ -116,7 +116,7 @@ class Target:
         """The defaults that the table has now; one that was set lately does not change columns."""
         self.table.refresh()
         types = {field.name: field.type for field in self.columns}
-        defaults = defaults_of(self.table.schema)
+        defaults = stored_defaults(self.table.schema)
         return {name: value for name, value in defaults.items() if types.get(name) == value.type}
 
     def columns_of(self, statement: Statement, references: Sequence[Reference]) -> list[str]:

@@ -27,6 +27,7 @@ from exec_nodes.arrow.arrays import is_binary, is_list
 from exec_nodes.arrow.casts import exact_values
 from exec_nodes.arrow.row_stream import RowStream
 from exec_nodes.arrow.struct_fields import check_value, check_values
+from exec_nodes.arrow.texts import read_texts
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.write.ingest.csv_rows import read_csv
 from memwal_sql.write.ingest.missing import NULL, ragged_row
@@ -203,7 +204,7 @@ def _arrow(file: BinaryIO, _: pa.Schema | None) -> FileRows:
 def _csv(file: BinaryIO, schema: pa.Schema | None) -> FileRows:
     kinds = {field.name: field.type for field in schema or ()}
     types = {
-        name: pa.string() if is_binary(_storage(kind)) else _storage(kind)
+        name: pa.string() if _is_read_here(_storage(kind)) else _storage(kind)
         for name, kind in kinds.items()
         if not pa.types.is_nested(_storage(kind))
     }
@@ -213,17 +214,19 @@ def _csv(file: BinaryIO, schema: pa.Schema | None) -> FileRows:
         if name in kinds and name not in types:
             raise InvalidCallError(f"column {name!r} is {kinds[name]}, which CSV has no form for")
 
-    def typed(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    def typed(column: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
         if column.type == kind:
             return column
+        if pa.types.is_decimal(kind):
+            return read_texts(column, pa.field(name, kind))
         if is_binary(_storage(kind)):
-            return _array(column.to_pylist(), kind, "")
+            return _array(column.to_pylist(), kind, name)
         return pa.ExtensionArray.from_storage(kind, column)
 
     def batches() -> Iterator[pa.RecordBatch]:
         for batch in rows:
             pairs = zip(names, batch.columns, strict=True)
-            columns = [typed(column, kinds.get(name, column.type)) for name, column in pairs]
+            columns = [typed(c, kinds.get(name, c.type), name) for name, c in pairs]
             yield pa.RecordBatch.from_arrays(columns, names)
 
     return pa.schema((f.name, kinds.get(f.name, f.type)) for f in columns), batches()
@@ -355,6 +358,11 @@ def _array(values: list[Any], kind: pa.DataType, name: str) -> pa.Array:
 def _bytes(value: Any) -> bytes:
     """Of hex digits; a change of Debezium has them already."""
     return value if isinstance(value, bytes) else bytes.fromhex(value)
+
+
+def _is_read_here(kind: pa.DataType) -> bool:
+    """Whether texts of CSV are not read as a type by Arrow."""
+    return is_binary(kind) or pa.types.is_decimal(kind)
 
 
 def _check_all(values: Iterable[Any], form: type, kind: pa.DataType, name: str) -> None:

@@ -24,7 +24,7 @@ from exec_nodes.arrow.struct_fields import check_values, has_structs
 from exec_nodes.arrow.validate import Column, first_row, validated
 from exec_nodes.keys.keys import as_key_table
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.state.defaults import defaults_of
+from memwal_sql.state.defaults import stored_defaults
 from memwal_sql.state.memtable import memtable_schema
 from memwal_sql.write.ingest.change_codes import DELETE, UPSERT
 from memwal_sql.write.ingest.changes import Changes
@@ -75,7 +75,7 @@ class Normaliser:
         self._structs_inside = {field.name for field in schema if has_structs(field.type)}
         self._json = [position for position, field in enumerate(schema) if is_json(field.type)]
         self._target = memtable_schema(schema)
-        self.defaults = defaults_of(schema)
+        self.defaults = stored_defaults(schema)
         self._has_structs = any(pa.types.is_struct(field.type) for field in schema)
 
     def upserts(self, data: Any, missing: str = ERROR, *, new: bool = False) -> pa.RecordBatch:

@@ -470,7 +470,7 @@ def test_a_sound_table_has_no_finding(tmp_path: Path) -> None:
         collect(table)
         report = table.check()
         assert list(report) == []
-        assert str(report).endswith("11 checks, nothing found")
+        assert str(report).endswith("12 checks, nothing found")
         assert report.to_arrow().schema == FINDINGS
 
 
