@@ -14,6 +14,7 @@ from exec_nodes.base.errors import InvalidCallError
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 
+_UNIT_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 # Matches the end of a text with a time zone.
 _ZONE = r"[ T]\d\d.*(?:Z|[+-]\d\d(?::?\d\d)?)$"
 _FORMS = (
@@ -25,31 +26,44 @@ _FORMS = (
 )
 
 
-def read_texts(texts: Column, field: pa.Field) -> Column:
-    """Texts as a field's type. Raises InvalidCallError naming the first invalid one."""
+def has_texts(kind: pa.DataType) -> bool:
+    """Whether values of a type are given as texts too, where texts are not converted to all types:
+    dates, times and timestamps in ISO 8601, and decimals."""
+    return pa.types.is_decimal(kind) or (
+        pa.types.is_temporal(kind) and not pa.types.is_duration(kind)
+    )
+
+
+def read_texts(texts: Column, field: pa.Field, *, local: bool = False) -> Column:
+    """Texts as a field's type. With `local`, a time without a zone is one in the column's zone.
+
+    Raises InvalidCallError naming the first invalid text.
+    """
     kind = field.type
+    if pa.types.is_string_view(texts.type):  # Arrow reads no views
+        texts = pc.cast(texts, pa.large_string())
     try:
-        return _read(texts, kind)
+        return _read(texts, kind, local)
     except pa.ArrowException as error:
-        wrong = _first_wrong(texts.drop_null(), kind)
+        wrong = _first_wrong(texts.drop_null(), kind, local)
         raise InvalidCallError(
-            f"column {field.name!r}: {wrong!r} is not {type_text(kind)}: give {_form(kind)}"
+            f"column {field.name!r}: {wrong!r} is not {type_text(kind)}: give {_form(kind, local)}"
         ) from error
 
 
-def _first_wrong(texts: Column, kind: pa.DataType) -> str:
+def _first_wrong(texts: Column, kind: pa.DataType, local: bool) -> str:
     """The first text that is not of a type; there must be one."""
     while len(texts) > 1:
         half = len(texts) // 2
         try:
-            _read(texts[:half], kind)
+            _read(texts[:half], kind, local)
             texts = texts[half:]
         except pa.ArrowException:
             texts = texts[:half]
     return str(texts[0])
 
 
-def _form(kind: pa.DataType) -> str:
+def _form(kind: pa.DataType, local: bool) -> str:
     """The way to write values of a type, for messages."""
     if pa.types.is_integer(kind):
         range_ = np.iinfo(kind.to_pandas_dtype())
@@ -60,18 +74,24 @@ def _form(kind: pa.DataType) -> str:
         return f"a number of up to {kind.precision} digits, {kind.scale} of them after the point"
     if pa.types.is_timestamp(kind):
         years = " from 1678 to 2261" if kind.unit == "ns" else ""
-        once = f", unambiguous in timezone {kind.tz!r}, or one with its offset" if kind.tz else ""
-        return f"a time{years}, such as '2026-01-31 12:30:00'{once}"
+        if local:
+            zone = f", unambiguous in timezone {kind.tz!r}, or one with its offset"
+            return f"a time{years}, such as '2026-01-31 12:30:00'{zone if kind.tz else ''}"
+        places = _UNIT_DIGITS[kind.unit]
+        most = f"with up to {places} digits after the seconds" if places else "in whole seconds"
+        if kind.tz:
+            return f"a time{years} with its offset, such as '2026-01-31T12:30:00Z', {most}"
+        return f"a time{years} without a zone, such as '2026-01-31T12:30:00', {most}"
     return next(
         (form for is_kind, form in _FORMS if is_kind(kind)), "a value of that type, or a CAST"
     )
 
 
-def _read(texts: Column, kind: pa.DataType) -> Column:
+def _read(texts: Column, kind: pa.DataType, local: bool) -> Column:
     if pa.types.is_time(kind):  # Arrow reads a time only after a date
         dated = pc.binary_join_element_wise("1970-01-01", pc.cast(texts, pa.string()), " ")
         return pc.cast(pc.cast(dated, pa.timestamp(kind.unit)), kind)
-    if pa.types.is_timestamp(kind) and kind.tz is not None:
+    if local and pa.types.is_timestamp(kind) and kind.tz is not None:
         zoned, none = pc.match_substring_regex(texts, _ZONE), pa.scalar(None, texts.type)
         others = pc.cast(pc.if_else(zoned, none, texts), pa.timestamp(kind.unit))
         times = pc.cast(pc.if_else(zoned, texts, none), kind)

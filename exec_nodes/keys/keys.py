@@ -15,8 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exec_nodes.arrow.casts import exact_cast, exact_values
+from exec_nodes.arrow.casts import exact_cast
 from exec_nodes.arrow.input_rows import input_rows, read_once
+from exec_nodes.arrow.python_values import exact_values
 from exec_nodes.base.errors import InvalidCallError
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.keys.hashing import (
@@ -217,7 +218,7 @@ def _bytes_of(column: pa.Array) -> pa.Array:
 def _table_of(keys: Any, schema: pa.Schema) -> pa.Table:
     keys = read_once(keys)
     if isinstance(keys, np.ndarray):
-        keys = _array(keys)
+        keys = list(keys) if keys.dtype.hasobject else _array(keys)
     if isinstance(keys, pa.Array | pa.ChunkedArray) and not pa.types.is_struct(keys.type):
         if len(schema) != 1:
             raise InvalidCallError(

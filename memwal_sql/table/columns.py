@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from lance.fragment import FragmentMetadata
 
-from exec_nodes.arrow.casts import exact_values
+from exec_nodes.arrow.python_values import exact_values
 from exec_nodes.arrow.text_columns import column_of
 from exec_nodes.lance.indexes import indexes_of
 from memwal_sql.arguments import name_list

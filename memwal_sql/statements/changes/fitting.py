@@ -31,7 +31,7 @@ def fitted(column: Column, field: pa.Field) -> Column:
         stored = fitted(column, field.with_type(kind.storage_type))
         return pa.ExtensionArray.from_storage(kind, one_array(stored))
     if is_text(column.type) and not is_text(kind) and column.null_count < len(column):
-        column = read_texts(column, field)
+        column = read_texts(column, field, local=True)
     try:
         if pa.types.is_timestamp(kind):
             column = _timestamps(column, kind)

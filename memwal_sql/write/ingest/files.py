@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from exec_nodes.arrow.arrays import is_binary, is_list
-from exec_nodes.arrow.casts import exact_values
+from exec_nodes.arrow.python_values import exact_values
 from exec_nodes.arrow.row_stream import RowStream
 from exec_nodes.arrow.struct_fields import check_value, check_values
 from exec_nodes.arrow.texts import read_texts

@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from exec_nodes.arrow.arrays import is_list
-from exec_nodes.arrow.casts import exact_cast, exact_values
+from exec_nodes.arrow.casts import exact_cast
 from exec_nodes.arrow.input_rows import FORMS, input_rows, object_columns
 from exec_nodes.arrow.large_columns import concatenated
 from exec_nodes.arrow.nested import inner_fields
+from exec_nodes.arrow.python_values import exact_values
 from exec_nodes.arrow.row_stream import RowStream, opened
 from exec_nodes.arrow.struct_fields import check_values, has_structs
 from exec_nodes.arrow.validate import Column, first_row, validated

@@ -11,7 +11,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from exec_nodes.arrow.casts import exact_cast, exact_values
+from exec_nodes.arrow.casts import exact_cast
+from exec_nodes.arrow.python_values import exact_values
 from exec_nodes.base.errors import InvalidCallError
 from tests.each import each
 
@@ -58,8 +59,8 @@ ITEM = pa.struct([pa.field("n", pa.int8())])
         ([NOON.replace(tzinfo=UTC), NOON], ZONED, "give it a time zone"),
         ([NOON.replace(tzinfo=UTC)], SECONDS, "drop its time zone"),
         ([datetime.time(1, tzinfo=UTC)], pa.time64("us"), "drop its time zone"),
-        (pa.array([NOON]), ZONED, "giving it a time zone"),
-        (pa.array([NOON], ZONED), SECONDS, "dropping its time zone"),
+        (pa.array([NOON]), ZONED, "give it a time zone"),
+        (pa.array([NOON], ZONED), SECONDS, "drop its time zone"),
         (pa.array([[NOON]]), pa.list_(ZONED), "column"),
         ([NOON], pa.date32(), "time of day"),
         ([NOON], pa.date64(), "time of day"),
