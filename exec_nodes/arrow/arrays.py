@@ -37,6 +37,11 @@ def is_list(kind: pa.DataType) -> bool:
     )
 
 
+def is_list_view(kind: pa.DataType) -> bool:
+    """Whether values are lists of any size, in any order."""
+    return bool(pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind))
+
+
 def is_variable_list(kind: pa.DataType) -> bool:
     """Whether values are lists of any size."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))

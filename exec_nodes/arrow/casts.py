@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from exec_nodes.arrow.arrays import flat, is_binary, is_list, is_text
 from exec_nodes.arrow.decimals import read_decimals
 from exec_nodes.arrow.nested import inner_arrays, inner_fields, with_inner_arrays
+from exec_nodes.arrow.plain_columns import plain
 from exec_nodes.arrow.rounding import is_infinite, rounded
 from exec_nodes.arrow.struct_fields import check_type
 from exec_nodes.arrow.texts import has_texts, read_texts
@@ -34,7 +35,7 @@ def exact_cast(
     structs lack. Raises InvalidCallError naming
     the column and the value when a value would change, or is not valid in the column's type.
     """
-    column = validated(column, field.name)
+    column = plain(validated(column, field.name), field.type)
     source, target = column.type, field.type
     if source == target:
         return column
