@@ -99,7 +99,7 @@ class TableWriter(WriterLifecycle):
             lacking = missing == KEEP and normaliser.lacks_columns(rows)
             normalise = partial(normaliser.upserts, missing=ERROR if missing == KEEP else missing)
             if not (lacking or expressions):
-                return self._write(rows, normalise, atomic=atomic)
+                return self._write(rows, normalise, normaliser.row_bytes, atomic=atomic)
             if isinstance(rows, RowStream):
                 rows = rows.read_all()
             names = self._schema.names
@@ -273,7 +273,7 @@ class TableWriter(WriterLifecycle):
             normaliser, rows = self._normaliser.opened_changes(changes)
             normalise = partial(normaliser.changes, op=op, binary=binary)
             if isinstance(rows, pa.Table | RowStream):
-                return self._write(rows, normalise, atomic=atomic)
+                return self._write(rows, normalise, normaliser.row_bytes, atomic=atomic)
             if isinstance(rows, Iterator):
                 stream = RowStream(memtable_schema(self._schema), normalised_parts(rows, normalise))
                 return self._write(stream, one_batch, atomic=atomic)

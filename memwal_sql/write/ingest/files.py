@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from exec_nodes.arrow.arrays import is_binary, is_list
 from exec_nodes.arrow.python_values import exact_values
@@ -31,6 +30,7 @@ from exec_nodes.arrow.texts import read_texts
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.write.ingest.csv_rows import read_csv
 from memwal_sql.write.ingest.missing import NULL, ragged_row
+from memwal_sql.write.ingest.parquet_rows import read_parquet
 
 # The columns and the batches of a file.
 FileRows = tuple[pa.Schema, Iterator[pa.RecordBatch]]
@@ -58,6 +58,7 @@ _SUFFIXES: Mapping[str, FileFormat] = {
     ".ndjson": FileFormat.JSON,
 }
 _JSON_ROWS = 10_000
+_TOO_LARGE = "there is not enough memory: write it in smaller batches, or several files"
 _ERRORS = (pa.ArrowException, OSError, ValueError, TypeError, ArithmeticError, RecursionError)
 
 
@@ -129,6 +130,13 @@ def named_file(data: Any) -> Iterator[None]:
         if type(error) is InvalidCallError and name not in str(error):
             error.args = (f"{name}: {error}",)  # in place, as it may have notes
         raise
+    except MemoryError as error:
+        if not isinstance(data, str | os.PathLike):
+            raise
+        refusal = InvalidCallError(f"{os.fsdecode(data)}: {_TOO_LARGE}: {error}")
+        for note in getattr(error, "__notes__", ()):
+            refusal.add_note(note)
+        raise refusal from None
 
 
 @contextmanager
@@ -168,6 +176,8 @@ def _errors_of_files() -> Iterator[None]:
         yield
     except InvalidCallError:
         raise
+    except MemoryError as error:
+        raise InvalidCallError(f"{_TOO_LARGE}: {error}") from None
     except _ERRORS as error:
         raise InvalidCallError(str(error)) from None
 
@@ -187,8 +197,7 @@ def _opened(name: str) -> BinaryIO:
 
 
 def _parquet(file: BinaryIO, _: pa.Schema | None) -> FileRows:
-    parquet = pq.ParquetFile(file)
-    return parquet.schema_arrow, parquet.iter_batches()
+    return read_parquet(file)
 
 
 def _arrow(file: BinaryIO, _: pa.Schema | None) -> FileRows:

@@ -46,11 +46,16 @@ Rows: TypeAlias = pa.Table | pa.RecordBatch | RowStream
 _MARKS = {tombstone: pa.scalar(tombstone) for tombstone in (False, True)}
 
 
+# Rows of nulls by which one is measured: bits and the ends of offsets hardly count.
+_SAMPLE = 64
+
+
 class Normaliser:
     """Makes batches for the MemTables of one table: its columns, then `_tombstone`.
 
     Attributes:
         defaults: the defaults of columns.
+        row_bytes: the size of a row of nulls.
     """
 
     def __init__(
@@ -77,6 +82,7 @@ class Normaliser:
         self._json = [position for position, field in enumerate(schema) if is_json(field.type)]
         self._target = memtable_schema(schema)
         self.defaults = stored_defaults(schema)
+        self.row_bytes = sum(pa.nulls(_SAMPLE, f.type).nbytes for f in schema) // _SAMPLE
         self._has_structs = any(pa.types.is_struct(field.type) for field in schema)
 
     def upserts(self, data: Any, missing: str = ERROR, *, new: bool = False) -> pa.RecordBatch:

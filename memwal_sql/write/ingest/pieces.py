@@ -12,15 +12,13 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from exec_nodes.arrow.casts import has_dictionaries
+from exec_nodes.arrow.decoded_size import decoded_bytes, is_indirect
 from exec_nodes.arrow.large_columns import concatenated
 from exec_nodes.arrow.row_stream import RowStream
 from exec_nodes.arrow.validate import validated
 from exec_nodes.base.thresholds import Thresholds
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.write.ingest.normalise import Rows
-
-_INDEX_BYTES = 4
 
 Part = TypeVar("Part", pa.Table, pa.RecordBatch)
 
@@ -72,9 +70,10 @@ def one_batch(rows: pa.Table) -> pa.RecordBatch:
 
 def _pieces(rows: Rows, whole_bytes: int, row_bytes: int) -> Iterable[pa.Table | pa.RecordBatch]:
     if isinstance(rows, RowStream):
-        return _gathered(rows)
-    # Computed only when needed, as it reads offsets, which must be valid.
-    if max(_buffer_bytes(rows), rows.num_rows * row_bytes) <= whole_bytes:
+        return _gathered(rows, row_bytes)
+    # The rest is computed only when needed, as it reads offsets, which must be valid.
+    small = max(_buffer_bytes(rows), rows.num_rows * row_bytes) <= whole_bytes
+    if small and not any(map(is_indirect, rows.schema.types)):
         return [rows]
     rows = _validated(rows)
     if max(rows_bytes(rows), rows.num_rows * row_bytes) <= whole_bytes:
@@ -94,11 +93,8 @@ def cut(rows: Part, most_bytes: int, row_bytes: int = 0) -> Iterator[Part]:
 
 
 def rows_bytes(rows: pa.Table | pa.RecordBatch) -> int:
-    """The bytes of validated rows, without dictionaries, which slices share."""
-    return sum(
-        rows.num_rows * _INDEX_BYTES if has_dictionaries(column.type) else column.nbytes
-        for column in rows.columns
-    )
+    """The bytes of validated rows once each has its own values."""
+    return sum(map(decoded_bytes, rows.columns))
 
 
 def _buffer_bytes(rows: pa.Table | pa.RecordBatch) -> int:
@@ -112,14 +108,14 @@ def _buffer_bytes(rows: pa.Table | pa.RecordBatch) -> int:
     return sum(buffer.size for chunk in chunks for buffer in chunk.buffers() if buffer is not None)
 
 
-def _gathered(stream: RowStream) -> Iterator[pa.Table]:
+def _gathered(stream: RowStream, row_bytes: int) -> Iterator[pa.Table]:
     batches: list[pa.RecordBatch] = []
     size = rows = 0
     for batch in stream.batches:
         with _numbered_from(rows):
             batch = _validated(batch)
-        for part in cut(batch, Pieces.piece_bytes):
-            more = rows_bytes(part)
+        for part in cut(batch, Pieces.piece_bytes, row_bytes):
+            more = max(rows_bytes(part), part.num_rows * row_bytes)
             if batches and size + more > Pieces.piece_bytes:
                 yield pa.Table.from_batches(batches, stream.schema)
                 batches, size = [], 0
