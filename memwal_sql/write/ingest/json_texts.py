@@ -114,7 +114,7 @@ def _is_unicode(value: Any) -> bool:
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     names = [name for name, _ in pairs]
     if len(set(names)) < len(names):
-        raise _ChangedError(f"{names} repeats a name")
+        raise ValueError(f"{names} repeats a name")
     return dict(pairs)
 
 
