@@ -22,6 +22,7 @@ import pyarrow as pa
 from exec_nodes.base.transient_threads import TransientThreads
 from memwal_sql import create, drop
 from memwal_sql.maintain import loop
+from memwal_sql.maintain.jobs import JobRun
 from memwal_sql.statements import run
 from memwal_sql.table import Table as BlockingTable
 from memwal_sql.write.table_writer import TableWriter as BlockingWriter
@@ -278,7 +279,7 @@ drop_table = _function(drop.drop_table)
 
 
 @wraps(loop.run_all_jobs)
-async def run_all_jobs(table: Table, *args: Any, **kwargs: Any) -> list[loop.JobRun]:
+async def run_all_jobs(table: Table, *args: Any, **kwargs: Any) -> list[JobRun]:
     """See `memwal_sql.run_all_jobs`."""
     return await _in_thread(loop.run_all_jobs, table.blocking, *args, **kwargs)
 

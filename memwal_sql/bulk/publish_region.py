@@ -244,6 +244,7 @@ class RegionPublisher:
             won.next_position,
             self._schema,
             _FLUSHED_WITHIN,
+            keeps_region=True,
         )
         self._own = _Own(won.claim, won.claim.manifest, wal)
         self._tail = list(won.memtables)

@@ -25,7 +25,8 @@ from memwal_sql.cli.output import (
     show_result,
     show_rows,
 )
-from memwal_sql.maintain.loop import JobRun, Triggers, run_all_jobs, run_jobs
+from memwal_sql.maintain.jobs import JobRun, Triggers
+from memwal_sql.maintain.loop import run_all_jobs, run_jobs
 from memwal_sql.view.texts import count_text, size_text
 
 _TRIGGERS = Triggers()

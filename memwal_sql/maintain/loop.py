@@ -8,160 +8,50 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from threading import TIMEOUT_MAX, Event
-from typing import Protocol
 from uuid import UUID
 
-import pyarrow as pa
-
 from exec_nodes.base.threads import is_over, under_way
+from exec_nodes.base.thresholds import Thresholds
 from memwal_sql.arguments import is_number, is_whole
 from memwal_sql.errors import InvalidCallError, MemWalError, RetryError, UnsupportedError
 from memwal_sql.life_log import life_log
+from memwal_sql.maintain.jobs import (
+    COLLECT,
+    COMPACT,
+    FLUSH,
+    INDEX,
+    JOBS,
+    MERGE,
+    SNAPSHOT,
+    JobRun,
+    Maintained,
+    Triggers,
+)
 from memwal_sql.maintain.progress import Report, report_nothing
 from memwal_sql.maintain.unflushed import UnflushedLog
 from memwal_sql.telemetry import JOB_SECONDS, WAITING_GENERATIONS
-from planner.model import Snapshot
 
 _log = life_log(__name__)
 
-FLUSH = "flush"
-MERGE = "merge"
-INDEX = "index"
-COMPACT = "compact"
-SNAPSHOT = "snapshot"
-COLLECT = "gc"
 # A day instead of 15 minutes.
 _MOST_DOUBLINGS = 7
 # Logs are looked at so often within `flush_seconds`.
 _FLUSH_CHECKS = 4
-JOBS = (FLUSH, MERGE, INDEX, COMPACT, SNAPSHOT, COLLECT)
 
 _Generations = frozenset[tuple[str, int]]
-
-
-class Maintained(Protocol):
-    """The methods of a table that the loop calls; see `Table`."""
-
-    @property
-    def uri(self) -> str:
-        """Where the table is."""
-
-    def snapshot(self, consistency: str) -> Snapshot:
-        """One state of the table."""
-
-    def unflushed_logs(self, *, with_ages: bool, refresh: bool) -> Sequence[UnflushedLog]:
-        """The logs with rows that a writer was to flush; their ages only if asked for. Without
-        `refresh` the regions are those of the last snapshot."""
-
-    def flush_regions(self, regions: Collection[UUID]) -> int:
-        """Claim regions and flush their logs; how many."""
-
-    def merge(self, progress: Report | None = None) -> int:
-        """Merge generations; how many."""
-
-    def build_indexes(self, progress: Report | None = None) -> list[str]:
-        """Bring indexes up to date; which were behind."""
-
-    def compact(
-        self,
-        progress: Report | None = None,
-        *,
-        fragments: int | None,
-        deleted: float,
-        dry_run: bool = False,
-    ) -> int:
-        """Rewrite fragments of the base; returns how many."""
-
-    def snapshot_regions(self) -> int:
-        """Record region states; the version that has them."""
-
-    def collect_garbage(
-        self,
-        *,
-        older_than: timedelta,
-        versions_older_than: timedelta | None,
-        progress: Report | None = None,
-    ) -> pa.Table:
-        """Delete unneeded files; a row for each."""
-
-
-@dataclass(frozen=True, slots=True)
-class Triggers:
-    """When a job is due. Times are in seconds; indexes are looked at after every merge too.
-
-    Attributes:
-        merge_generations: a region has so many generations that are not merged,
-        merge_seconds: or one of them has waited so long.
-        index_seconds: so long since indexes were last looked at.
-        snapshot_seconds: generations were flushed, and the last record is so old.
-        collect_seconds: so long since the last collection.
-        grace_seconds: what readers may still use that began so long ago is not collected.
-        version_seconds: base versions older than this, a week, are cleaned up with it, except what
-            tags, branches and checkpoints hold: as long as they are there, so are the generations
-            that they read, and every copy that a compaction has written. Infinite: never.
-        flush_seconds: a region is claimed and flushed if its writer is silent: it should have
-            flushed rows of its log, by its own `memtable_age_s`, this long ago. A writer that was
-            only stopped for that long claims it again, or gets FencedError if it buffers rows.
-            Infinite: no region is claimed.
-        compact_fragments: this many adjacent fragments of the base together have twice the size of
-            the largest one: see `Table.compact`.
-        compact_deleted: or this share of all rows in its files, above 0 and up to 1, was deleted.
-    """
-
-    merge_generations: int = 4
-    merge_seconds: float = 60.0
-    index_seconds: float = 300.0
-    snapshot_seconds: float = 60.0
-    collect_seconds: float = 900.0
-    grace_seconds: float = 3600.0
-    version_seconds: float = 7 * 86400.0
-    flush_seconds: float = 300.0
-    compact_fragments: int = 4
-    compact_deleted: float = 0.2
-
-    def __post_init__(self) -> None:
-        for name in self.__slots__:
-            value = getattr(self, name)
-            if name == "merge_generations":
-                fits, needed = is_whole(value, least=0), "a whole number, 0 or more"
-            elif name == "compact_fragments":
-                fits, needed = is_whole(value, least=2), "a whole number, 2 or more"
-            elif name == "compact_deleted":
-                fits, needed = is_number(value) and 0 < value <= 1, "a number above 0, up to 1"
-            else:
-                fits = is_number(value) and (0 <= value <= TIMEOUT_MAX or value == math.inf)
-                needed = "a number of seconds, from 0 to 200 years or infinite"
-            if not fits:
-                raise InvalidCallError(f"{name}={value!r} must be {needed}")
-        if math.isinf(self.grace_seconds):
-            raise InvalidCallError("grace_seconds must be finite: raise collect_seconds instead")
-
-
-@dataclass(frozen=True, slots=True)
-class JobRun:
-    """One run of a job.
-
-    Attributes:
-        job: one of `JOBS`.
-        outcome: its result, such as `4 generations merged`, or the error's text. error: the error
-            that ended it.
-    """
-
-    job: str
-    outcome: str
-    seconds: float
-    error: MemWalError | None = None
-
-    def __repr__(self) -> str:
-        return f"JobRun({self.job!r}, {self.outcome!r}, {self.seconds:.3f} s)"
-
-
 OnRun = Callable[[JobRun], object]
+
+
+class Quiet(Thresholds):
+    """Attributes:
+    seconds: a writer that has not written to its region for so long is not in a turn.
+    """
+
+    seconds: float = 2.0
 
 
 def run_jobs(
@@ -229,13 +119,19 @@ def run_all_jobs(
     on_run: OnRun | None = None,
     progress: Report | None = None,
     clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], object] = time.sleep,
 ) -> list[JobRun]:
     """Do every job once, due or not, in the order of `JOBS`; for a scheduler that starts it now and
     then.
 
+    The flush takes each region that no live writer holds: of writers that this process has closed,
+    of those that take turns and have not written for two seconds, which claim it again if they live
+    after all, and of silent ones. Its outcome says what was left.
+
     Args:
         triggers: only `flush_seconds`, by the clock of the store, and the fields for compaction and
             collection count.
+        sleep: waits for some seconds, where a log may be written right now.
         on_run: called with the record of each job when it ends.
         progress: gets the progress of each job while it runs.
 
@@ -243,7 +139,8 @@ def run_all_jobs(
     its error is raised. Where several failed it is the gravest one: a `RetryError` comes last. A
     note for each of them says which job it was.
     """
-    loop = _Loop(table, triggers or Triggers(), progress or report_nothing, clock, single_pass=True)
+    report = progress or report_nothing
+    loop = _Loop(table, triggers or Triggers(), report, clock, single_pass=True, sleep=sleep)
     runs: list[JobRun] = []
     for job in JOBS:
         run = loop.run(job, MemWalError)
@@ -281,13 +178,15 @@ class _Loop:
         clock: Callable[[], float],
         *,
         single_pass: bool = False,
+        sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        """`single_pass`: logs are read once, and not twice, to find silent writers."""
+        """`single_pass`: there is no other round, so the flush finds out by itself what is free."""
         self._table = table
         self._triggers = triggers
         self._progress = progress
         self._clock = clock
         self._single_pass = single_pass
+        self._sleep = sleep
         self._unflushed_since: dict[tuple[UUID, int, int], float] = {}
         self._silent: list[UUID] = []
         self._waiting_since: dict[tuple[str, int], float] = {}
@@ -336,29 +235,63 @@ class _Loop:
 
     def _find_silent(self) -> None:
         """Look for regions whose writers are silent: that a log stays as it is shows in two looks,
-        by this process's clock, which the sleep of a machine and its date do not move; or at once
-        by the store's."""
+        by this process's clock, which the sleep of a machine and its date do not move."""
         self._last[FLUSH] = now = self._clock()
         if math.isinf(self._triggers.flush_seconds):
             return
         # A round has taken a snapshot just now.
-        logs = self._table.unflushed_logs(with_ages=self._single_pass, refresh=self._single_pass)
+        logs = self._table.unflushed_logs(with_ages=False, refresh=False)
+        logs = [log for log in logs if log.is_closed or not math.isinf(log.flushed_within)]
         since = self._unflushed_since
         self._unflushed_since = {log.state: since.get(log.state, now) for log in logs}
         self.is_idle &= not logs
         for log in logs:
-            age = log.age if self._single_pass else now - self._unflushed_since[log.state]
-            if age >= log.flushed_within + self._triggers.flush_seconds:
+            age = now - self._unflushed_since[log.state]
+            if log.is_closed or age >= log.flushed_within + self._triggers.flush_seconds:
                 self._silent.append(log.region_id)
+
+    def _find_free(self) -> int:
+        """Look for regions that no live writer holds; returns the number of others with rows.
+
+        A writer that takes turns and has not written for some time loses nothing by a claim: it
+        may as well be closed. All others are left until they are silent, by the store's clock.
+        """
+        logs = self._logs()
+        busy = {(log.state, log.end) for log in logs if log.takes_turns and not self._is_free(log)}
+        if busy and not math.isinf(self._triggers.flush_seconds):
+            self._sleep(Quiet.seconds)  # the store may not say when an entry was written
+            logs = self._logs()
+        free = [log for log in logs if self._is_free(log) or (log.state, log.end) in busy]
+        if math.isinf(self._triggers.flush_seconds):
+            free = []
+        self._silent = [log.region_id for log in free]
+        return len(logs) - len(free)
+
+    def _logs(self) -> Sequence[UnflushedLog]:
+        return self._table.unflushed_logs(with_ages=True, refresh=True)
+
+    def _is_free(self, log: UnflushedLog) -> bool:
+        is_quiet = log.takes_turns and log.quiet >= Quiet.seconds
+        is_silent = log.age >= log.flushed_within + self._triggers.flush_seconds
+        return log.is_closed or is_quiet or is_silent
+
+    def _flush(self) -> tuple[bool, str]:
+        busy, open_rows = 0, 0
+        if self._single_pass:
+            busy, open_rows = self._find_free(), self._table.open_rows()
+        silent, self._silent = self._silent, []
+        regions = self._table.flush_regions(silent) if silent else 0
+        outcome = f"{regions} regions of closed or silent writers flushed"
+        if busy:
+            outcome += f"; {busy} regions with rows left, whose writers may be open"
+        if open_rows:
+            outcome += f"; {open_rows} rows left to the open writers of this process"
+        return regions > 0, outcome
 
     def _do(self, job: str) -> tuple[bool, str]:
         """Whether there was anything to do, and what was done."""
         if job == FLUSH:
-            if self._single_pass:
-                self._find_silent()
-            silent, self._silent = self._silent, []
-            regions = self._table.flush_regions(silent) if silent else 0
-            return regions > 0, f"{regions} regions of silent writers flushed"
+            return self._flush()
         if job == MERGE:
             merged = self._table.merge(self._progress)
             if merged:

@@ -8,8 +8,9 @@ may keep rows for ever, and native code, say nothing: nobody can tell them from 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 from uuid import UUID, uuid4
 
 from memwal_sql.errors import MemWalError, TornEntryError
@@ -27,23 +28,32 @@ _log = life_log(__name__)
 
 @dataclass(frozen=True, slots=True)
 class UnflushedLog:
-    """A log with rows that its writer was to flush.
+    """A log with rows that are not flushed.
 
     Attributes:
         region_id: the region.
         epoch: of its writer.
         replay_after: the position of the last entry that is flushed.
-        flushed_within: seconds within which a writer that lives flushes an entry.
+        flushed_within: seconds within which a writer that lives flushes an entry; infinite where
+            it has not said.
         age: seconds since the oldest of these entries was written and the manifest was committed,
             whichever came last, by the store's clock; 0 where the store does not say, or where
             ages were not asked for.
+        quiet: the same since the newest entry.
+        end: the position of the newest entry with rows.
+        takes_turns: its writer, if it lives, claims the region again where another one took it.
+        is_closed: this process had claimed the region last, and has no writer for it any more.
     """
 
     region_id: UUID
     epoch: int
     replay_after: int
-    flushed_within: int
+    flushed_within: float
     age: float
+    quiet: float = 0.0
+    end: int = 0
+    takes_turns: bool = False
+    is_closed: bool = False
 
     @property
     def state(self) -> tuple[UUID, int, int]:
@@ -88,54 +98,68 @@ def unflushed_logs(
     fences: Fences,
     *,
     with_ages: bool,
+    is_closed: Callable[[RegionManifest], bool] = lambda _: False,
 ) -> list[UnflushedLog]:
-    """The logs of the regions of these manifests that a writer was to flush. Ages take an object
-    that is put, and two listings a region."""
+    """The logs of the regions of these manifests that have rows. Ages take an object that is put,
+    and two listings a region."""
     store = context.store
     open_ones = [manifest for manifest in manifests if manifest.status is not RegionStatus.SEALED]
-    promised = map_remote(
-        store.remote, lambda manifest: _flushed_within(context, manifest, fences), open_ones
+    newest = map_remote(
+        store.remote, lambda manifest: _newest_rows(context, manifest, fences), open_ones
     )
     logs = [
-        (manifest, within)
-        for manifest, within in zip(open_ones, promised, strict=True)
-        if within is not None
+        (manifest, entry)
+        for manifest, entry in zip(open_ones, newest, strict=True)
+        if entry is not None
     ]
     if not logs:
         return []
     now = _store_time(store) if with_ages else None
-    return [
-        UnflushedLog(
+    found = []
+    for manifest, entry in logs:
+        age, quiet = (0.0, 0.0) if now is None else _ages(store, manifest, now)
+        promised = entry.flushed_within
+        log = UnflushedLog(
             manifest.region_id,
             manifest.writer_epoch,
             manifest.replay_after_wal_entry_position,
-            within,
-            0.0 if now is None else _age(store, manifest, now),
+            inf if promised is None else promised,
+            age,
+            quiet,
+            entry.position,
+            takes_turns=promised is not None and not entry.keeps_region,
+            is_closed=is_closed(manifest),
         )
-        for manifest, within in logs
-    ]
+        found.append(log)
+    return found
 
 
-def _flushed_within(context: TableContext, manifest: RegionManifest, fences: Fences) -> int | None:
+def _newest_rows(
+    context: TableContext, manifest: RegionManifest, fences: Fences
+) -> WalEntry | None:
     try:
-        entry = newest_rows(context, manifest, fences)
+        return newest_rows(context, manifest, fences)
     except MemWalError as error:  # other regions are flushed all the same
         region, kind = manifest.region_id, type(error).__name__
         _log.warning("%s: the log of region %s is not flushed: %s", context.uri, region, kind)
         return None
-    return None if entry is None else entry.flushed_within
 
 
-def _age(store: ObjectStore, manifest: RegionManifest, now: float) -> float:
+def _ages(store: ObjectStore, manifest: RegionManifest, now: float) -> tuple[float, float]:
+    """The age and the quiet of a log."""
     region, flushed = manifest.region_id, manifest.replay_after_wal_entry_position
     entries = _modified(store.list(paths.wal_folder(region)), paths.WAL_SUFFIX)
     versions = _modified(store.list(paths.manifest_folder(region)), paths.MANIFEST_SUFFIX)
-    oldest = min((position for position in entries if position > flushed), default=0)
-    times = [entries.get(oldest), versions.get(manifest.version)]
-    modified = [time for time in times if time is not None]
-    if len(modified) < len(times):
-        return 0.0
-    return max(0.0, now - max(modified))
+    unflushed = [position for position in entries if position > flushed] or [0]
+    version = versions.get(manifest.version)
+
+    def since(position: int) -> float:
+        written = entries.get(position)
+        if written is None or version is None:
+            return 0.0
+        return max(0.0, now - max(written, version))
+
+    return since(min(unflushed)), since(max(unflushed))
 
 
 def _modified(listed: Iterable[ObjectMeta], suffix: str) -> dict[int, float | None]:

@@ -40,6 +40,10 @@ class OpenRegion(Protocol):
     def is_usable(self) -> bool:
         """Whether nothing has stopped it."""
 
+    @property
+    def unflushed_rows(self) -> int:
+        """Rows that are not committed as a generation."""
+
     def tail(self, since: int = 0) -> Tail:
         """The rows that are not flushed, and the committed intents among them above a position."""
 

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from memwal_sql.errors import ConflictError, FencedError
 from memwal_sql.maintain.unflushed import UnflushedLog, newest_rows, unflushed_logs
-from memwal_sql.state.open_writers import live_writer, open_table_writers
+from memwal_sql.state.open_writers import last_epoch, live_writer, open_table_writers
 from memwal_sql.storage.objects.concurrent import map_remote
 from memwal_sql.storage.region.manifest import RegionManifest, RegionStatus
 from memwal_sql.storage.retries import over_conflicts
@@ -49,12 +49,26 @@ class FlushedTable(SharedTable):
     def unflushed_logs(
         self, *, with_ages: bool = False, refresh: bool = True
     ) -> list[UnflushedLog]:
-        """The logs with unflushed rows, except those of this process's writers; for `run_jobs`.
+        """The logs with unflushed rows, except those of this process's writers; for the jobs.
         Without `refresh` the regions are those of the last snapshot, as it has found them."""
         regions = [region.manifest for region in self._collector.registry.loaded()]
         manifests = self._manifests() if refresh else regions
         others = [manifest for manifest in manifests if not self._is_own(manifest)]
-        return unflushed_logs(self._context, others, self._fences, with_ages=with_ages)
+        identity = self._context.identity
+
+        def is_closed(manifest: RegionManifest) -> bool:
+            return last_epoch(identity, manifest.region_id) == manifest.writer_epoch
+
+        return unflushed_logs(
+            self._context, others, self._fences, with_ages=with_ages, is_closed=is_closed
+        )
+
+    def open_rows(self) -> int:
+        """The unflushed rows of the open writers of this process."""
+        identity, manifests = self._context.identity, self._manifests()
+        own = [manifest.region_id for manifest in manifests if self._is_own(manifest)]
+        writers = [live_writer(identity, region) for region in own]
+        return sum(writer.unflushed_rows for writer in writers if writer is not None)
 
     def flush_regions(self, regions: Collection[UUID]) -> int:
         """Claim these regions, flush their logs and return their number. Raises ConflictError when

@@ -68,7 +68,7 @@ class GroupCommit:
         self.region_id, self.epoch = claim.region_id, claim.epoch
         self._wal = wal
         self._options = options
-        self._takes_turns = options.durable and options.turns
+        self._takes_turns = options.takes_turns
         self._buffered = buffered
         self._budget = budget
         self._clock = clock

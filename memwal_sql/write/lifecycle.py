@@ -164,7 +164,7 @@ class WriterLifecycle(open_writers.OpenTable):
     @property
     def takes_turns(self) -> bool:
         """Whether it goes on with a region that another process took over."""
-        return self._options.durable and self._options.turns
+        return self._options.takes_turns
 
     @property
     def closed(self) -> bool:

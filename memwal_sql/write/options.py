@@ -100,6 +100,11 @@ class WriterOptions:
         return self.max_unflushed_bytes
 
     @property
+    def takes_turns(self) -> bool:
+        """Whether the writer goes on with a region that another process took over."""
+        return self.durable and self.turns
+
+    @property
     def ages_interval_s(self) -> float | None:
         """Seconds between two checks of the ages of MemTables."""
         return None if self.memtable_age_s is None else self.memtable_age_s / 4

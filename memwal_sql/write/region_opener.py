@@ -140,6 +140,7 @@ class RegionOpener:
                 won.next_position,
                 entry_schema(self.info.schema, self.base.lance_schema),
                 self.options.flushed_within_s,
+                not self.options.takes_turns,
             ),
             make_flusher=lambda writer: RegionFlusher(
                 claim=won.claim,

@@ -78,6 +78,12 @@ class RegionWriter(GroupCommit):
             return self._generations.active.memtable.bytes
 
     @property
+    def unflushed_rows(self) -> int:
+        """Rows that are not committed as a generation."""
+        with self._lock:
+            return sum(memtable.rows for memtable in self._generations.memtables)
+
+    @property
     def end(self) -> int:
         """The last WAL position that is decided."""
         with self._lock:

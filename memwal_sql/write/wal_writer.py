@@ -34,14 +34,16 @@ class WalWriter:
         next_position: int,
         schema: pa.Schema,
         flushed_within: int | None = None,
+        keeps_region: bool = False,
     ) -> None:
-        """`flushed_within`: the seconds within which entries are flushed, see `WalEntry`."""
+        """`flushed_within` and `keeps_region` are those of `WalEntry`."""
         self._wal = wal
         self._region_id = region_id
         self._epoch = epoch
         self._next = next_position
         self._schema = schema
         self._flushed_within = flushed_within
+        self._keeps_region = keeps_region
 
     @property
     def attributes(self) -> Attributes:
@@ -91,6 +93,7 @@ class WalWriter:
                 generation=generation,
                 batch_id=batch_id,
                 flushed_within=self._flushed_within,
+                keeps_region=self._keeps_region,
                 intent=intent,
             )
         while True:

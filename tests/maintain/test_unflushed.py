@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import time
@@ -14,6 +15,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.maintain import unflushed
+from memwal_sql.maintain.loop import Quiet
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.wal.log import Wal
 from tests.cli.calls import as_json, call
@@ -21,6 +23,7 @@ from tests.model.faults import FaultyStore
 from tests.model.opened import opened_over
 from tests.model.process import forks
 from tests.model.writing import session_of
+from tests.soak import usual
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("v", pa.string())])
 REGIONS: dict[str, Any] = {
@@ -141,39 +144,93 @@ def test_an_unknown_log_is_nobodys_to_flush_until_it_is_asked_for(tmp_path: Path
     """A writer that may keep its rows for ever can't be told from a dead one."""
     table = table_of(tmp_path)
     left_by_a_dead_one(table, 1, memtable_age_s=None)
-    assert table.unflushed_logs() == []
     assert mw.Triggers().flush_seconds == 300.0
-    assert outcome_of(table, 0.0) == "0 regions of silent writers flushed"
+    mw.run_jobs(table, mw.Triggers(flush_seconds=0), rounds=3, interval=0)
+    assert outcome_of(table, 0.0) == f"{NONE}; {ONE_LEFT}"
     assert (table.flush(), in_log(table)) == (1, 0)
 
 
-def outcome_of(table: mw.Table, seconds: float) -> str:
-    return next(iter(mw.run_all_jobs(table, mw.Triggers(flush_seconds=seconds)))).outcome
+NONE = "0 regions of closed or silent writers flushed"
+ONE_LEFT = "1 regions with rows left, whose writers may be open"
+
+
+def at_once(_: float) -> None:
+    pytest.fail("a log was waited for")
+
+
+def outcome_of(
+    table: mw.Table, seconds: float = 300.0, sleep: Callable[[float], object] = at_once
+) -> str:
+    runs = mw.run_all_jobs(table, mw.Triggers(flush_seconds=seconds), sleep=sleep)
+    return runs[0].outcome
 
 
 def test_a_dead_writers_log_is_flushed_and_that_of_a_living_one_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Of writers that would stop with FencedError if they lived."""
     late = 0.0
     of_store = unflushed._store_time
     monkeypatch.setattr(unflushed, "_store_time", lambda store: (of_store(store) or 0.0) + late)
     table = table_of(tmp_path)
-    left_by_a_dead_one(table, *range(5), memtable_age_s=90.2)
+    left_by_a_dead_one(table, *range(5), memtable_age_s=90.2, turns=False)
     (log,) = table.unflushed_logs(with_ages=True)
     assert (log.flushed_within, log.epoch, log.replay_after) == (113, 1, 0)
-    assert 0.0 <= log.age < 113.0
-    assert outcome_of(table, 300.0).startswith("0 regions")
+    assert (log.takes_turns, log.is_closed) == (False, False)
+    assert 0.0 <= log.quiet <= log.age < 113.0
+    assert outcome_of(table) == f"{NONE}; {ONE_LEFT}"
     late = 413.0
+    assert outcome_of(table, 400.0) == f"{NONE}; {ONE_LEFT}"
+    assert outcome_of(table) == NONE.replace("0", "1", 1)
     with writer_of(table, memtable_age_s=60.0) as writer:
         writer.upsert(rows(7))
         # This process's own, however old; in another one, nothing is known of it.
         assert table.unflushed_logs() == []
-        assert outcome_of(table, 300.0).startswith("0 regions")
+        assert outcome_of(table) == f"{NONE}; 1 rows left to the open writers of this process"
         writer.upsert(rows(8))
-    assert outcome_of(table, 400.0).startswith("0 regions")
-    assert outcome_of(table, 300.0).startswith("1 regions")
+    assert (in_log(table), table.count_rows()) == (2, 7)
+    assert outcome_of(table) == NONE.replace("0", "1", 1)
     assert (in_log(table), table.count_rows(), table.unflushed_logs()) == (0, 7, [])
     assert table.check().ok
+
+
+CLOSED: dict[str, dict[str, Any]] = {
+    "durable": {},
+    "buffered": {"durable": False},
+    "alone": {"turns": False},
+    "of no age": {"memtable_age_s": None},
+}
+
+
+JOBS: dict[str, Callable[[mw.Table], object]] = {
+    "once": outcome_of,
+    "in a loop": lambda table: mw.run_jobs(table, mw.Triggers(flush_seconds=0.0), rounds=1),
+}
+CASES = [(regions, name, job) for regions in REGIONS for name in CLOSED for job in JOBS]
+
+
+def test_jobs_flush_at_once_what_closed_writers_left(tmp_path: Path) -> None:
+    """These rows stayed in the log for six minutes."""
+    for regions, name, job in usual(CASES, 8):
+        table = table_of(tmp_path / regions / name / job, regions)
+        with writer_of(table, **CLOSED[name]) as writer:
+            writer.upsert(rows(*range(10)))
+        assert in_log(table) == 10
+        JOBS[job](table)
+        assert (in_log(table), table.count_rows()) == (0, 10), (regions, name, job)
+
+
+def test_what_a_process_left_in_the_log_is_flushed_when_it_is_quiet(tmp_path: Path) -> None:
+    """A writer that takes turns goes on when it lives after all."""
+    table = table_of(tmp_path)
+    left_by_a_dead_one(table, 1)
+    with Quiet.set(seconds=3600.0):
+        assert outcome_of(table, math.inf) == f"{NONE}; {ONE_LEFT}"
+        # Another process writes while this one waits.
+        told = outcome_of(table, sleep=lambda _: left_by_a_dead_one(table, 2))
+        assert told == f"{NONE}; {ONE_LEFT}"
+        assert outcome_of(table, sleep=[].append) == NONE.replace("0", "1", 1)
+    assert (in_log(table), table.count_rows()) == (0, 2)
 
 
 def test_a_damaged_log_keeps_no_other_from_being_flushed(tmp_path: Path) -> None:

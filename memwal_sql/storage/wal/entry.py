@@ -5,7 +5,8 @@ fences, whose schema is empty (protocol rule 2). Lance before version 14, which 
 leaves the generation out: a replay puts such rows into the MemTable that it is filling. Native code
 refuses rows whose schema has other metadata, so what is ours is in the metadata of the batch
 message: the seal with nonce and checksum, the id of a staged batch, the intent of a transaction,
-and within how many seconds its writer flushes it. A fence has no batch and carries its seal in the
+within how many seconds its writer flushes it, and whether the writer stops where another one claims
+the region. A fence has no batch and carries its seal in the
 schema; so does the intent of a region that a transaction only reads, which has the shape of a fence
 of the writer's own epoch, as native code takes no entry without rows.
 """
@@ -35,6 +36,7 @@ _GENERATION = b"generation"
 _FENCE = b"fence_sentinel"
 _BATCH_ID = b"memwal_sql:batch_id"
 _FLUSHED_WITHIN = b"memwal_sql:flushed_within"  # whole seconds
+_KEEPS = b"memwal_sql:keeps_region"
 _SKIPPED = b"memwal_sql:skipped"  # positions, separated by commas
 _INTENT = b"memwal_sql:txn"
 # Otherwise variables of the environment choose older formats.
@@ -46,7 +48,8 @@ class WalEntry:
     """A decoded entry. `batch` is None for a fence, `generation` also for rows of Lance before
     version 14, `nonce` where native code wrote it. `skipped` are the positions of torn entries that
     a fence declares as never acknowledged (protocol rule 9). `flushed_within`: a writer that lives
-    flushes it within so many seconds; None: it may keep it for ever. `intent`: the transaction that
+    flushes it within so many seconds; None: it may keep it for ever. `keeps_region`: it stops where
+    another one claims the region, as it takes no turns. `intent`: the transaction that
     decides whether the rows count."""
 
     position: int
@@ -57,6 +60,7 @@ class WalEntry:
     batch_id: str | None = None
     skipped: tuple[int, ...] = ()
     flushed_within: int | None = None
+    keeps_region: bool = False
     intent: Intent | None = None
 
     @property
@@ -88,6 +92,7 @@ def encode_entry(
     nonce: str | None = None,
     batch_id: str | None = None,
     flushed_within: int | None = None,
+    keeps_region: bool = False,
     intent: Intent | None = None,
 ) -> bytes:
     """The bytes of an entry with the rows of `batch`, whose schema is `entry_schema`'s."""
@@ -99,6 +104,8 @@ def encode_entry(
         ours[_BATCH_ID] = batch_id.encode()
     if flushed_within is not None:
         ours[_FLUSHED_WITHIN] = b"%d" % flushed_within
+    if keeps_region:
+        ours[_KEEPS] = b"true"
     schema = batch.schema.with_metadata(
         {_EPOCH: b"%d" % writer_epoch, _GENERATION: b"%d" % generation}
     )
@@ -178,6 +185,7 @@ def decode_entry(position: int, data: bytes, path: str) -> WalEntry:
             batch_id=batch_ids[0] if batch_ids else None,
             skipped=skipped,
             flushed_within=limits[0] if limits else None,
+            keeps_region=any(_KEEPS in ours for _, ours in batches),
             intent=decode_intent(intents[0]) if intents else None,
         )
 
