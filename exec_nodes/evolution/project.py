@@ -17,6 +17,7 @@ from exec_nodes.arrow.ffi_alignment import aligned
 from exec_nodes.arrow.nested import inner_fields, with_inner_fields
 from exec_nodes.base.columns import TOMBSTONE
 from exec_nodes.base.lazy import lazy_property
+from exec_nodes.evolution.known import known_column
 from exec_nodes.evolution.match import FIELD_ID_KEY, match, renamed
 from exec_nodes.evolution.widen import widened, widens
 from exec_nodes.lance.reading import rows_of
@@ -93,8 +94,10 @@ class CurrentSchema:
         schema: the base table's columns, `numbered`, and `_tombstone`.
     """
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, *, keeps_types: bool = False) -> None:
+        """`keeps_types`: columns that were widened since that version are read in its types."""
         self.schema = schema
+        self._keeps_types = keeps_types
         self._agreeing: Any = None
 
     @lazy_property
@@ -107,7 +110,7 @@ class CurrentSchema:
 
         That is the dataset itself, unless names and ids disagree, or a column's type was widened
         since; then its rows are held in memory, in their order, without indexes: it is rare, and
-        ends when the generation is merged. Raises SourceGoneError as `widened` does.
+        ends when the generation is merged. Raises as `known_column` or `widened` does.
         """
         own = dataset.lance_schema
         if own == self._agreeing:  # most generations end here: the rest takes ten times as long
@@ -121,7 +124,9 @@ class CurrentSchema:
         columns = [by_id.column(name, rows[stored]) for name, stored in present.items()]
         for place, name in enumerate(present):
             if name in by_id.widened:
-                columns[place] = widened(columns[place], self.schema.field(name))
+                column, field = columns[place], self.schema.field(name)
+                keeps = self._keeps_types and widens(field.type, column.type)
+                columns[place] = known_column(column, field) if keeps else widened(column, field)
         table = pa.Table.from_arrays(columns, list(present))
         renamed = pa.Table.from_batches(map(aligned, table.to_batches()), table.schema)
         return lance.write_dataset(renamed, "memory://", data_storage_version="stable")

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
+from exec_nodes.evolution.differences import differences
+from exec_nodes.evolution.known import has_known, widened_since
 from exec_nodes.node import Node
 from exec_nodes.vectors.column import Metric
 from exec_nodes.vectors.nearest import Order
 from memwal_sql.errors import InvalidCallError, ReopenError
 from memwal_sql.read.planning import Planner, opened, scan, watched
 from memwal_sql.read.snapshots import check_consistency
+from memwal_sql.session.known_columns import known_scan
 from memwal_sql.session.scalar_functions import TextMatches, analyzed, calls_match, text_matches
 from memwal_sql.session.transaction_slot import TransactionSlot
 from memwal_sql.write.ingest.missing import ERROR, check_missing
@@ -164,20 +167,23 @@ class TableProvider:
         exact = tuple(condition for condition in conditions if _is_exact(condition))
         names = self.schema.names
         columns = names if projection is None else [names[index] for index in projection]
-        planned: list[tuple[Query, Snapshot]] = []
+        planned: list[tuple[Query, Snapshot, bool]] = []
 
         def planner(snapshot: Snapshot) -> Node:
             snapshot = of_columns(
                 snapshot, self.schema, self._name, inside=table is not self._table
             )
             query = Query(tuple(columns), analyzed(exact, snapshot), limit)
-            planned.append((query, snapshot))
+            wider = widened_since(snapshot.info.schema, self.schema)
+            planned.append((query, snapshot, bool(wider)))
+            if wider:
+                return known_scan(query, snapshot, self.schema, wider)
             return scan(query, snapshot)
 
         predicates = [condition.predicate for condition in conditions]
         node = table.planned(planner, self._consistency, predicates)
-        query, snapshot = planned[-1]
-        nearest = partial(self._nearest, query, snapshot, node)
+        query, snapshot, is_wider = planned[-1]
+        nearest = _none if is_wider else partial(self._nearest, query, snapshot, node)
         return Scan(watched(node, snapshot), nearest, text_matches(exact, snapshot))
 
     def _nearest(
@@ -219,16 +225,16 @@ def answers(filters: Sequence[memwal_native.Predicate], schema: pa.Schema) -> li
 def of_columns(
     snapshot: Snapshot, schema: pa.Schema, name: str | None = None, *, inside: bool = False
 ) -> Snapshot:
-    """The snapshot, if it has the columns of `schema`; given `name`, the name that a table with
-    these columns was registered as, it must have no others. It may be that of a transaction, and
-    then is `inside`. Raises ReopenError."""
+    """The snapshot, if it has the columns of `schema`, in these types or wider ones; it may have
+    others. `name` is what a table with these columns was registered as, if anything. The snapshot
+    may be that of a transaction, and then is `inside`. Raises ReopenError."""
     current = snapshot.info.schema
-    if current.equals(schema) or (name is None and set(schema) <= set(current)):
+    if current.equals(schema) or has_known(current, schema):
         return snapshot
     if name is None:
         raise ReopenError(
-            "the columns of a table have changed since this query, or a view in it, was made: make "
-            f"it again for {current.names}"
+            "the columns of a table have changed since this query, or a view in it, was made "
+            f"({differences(schema, current)}): make it again"
         )
     raise other_columns(name, schema, current, inside=inside)
 
@@ -247,9 +253,13 @@ def other_columns(
             f"{after}: end the transaction, and register the table again if it has other columns"
         )
     return ReopenError(
-        f"the columns of {name!r} have changed since it was registered with {before}: register it "
-        f"again, and create its views and frames again, to see {after}"
+        f"the columns of {name!r} have changed since it was registered "
+        f"({differences(then, now)}): register it again, and create its views and frames again"
     )
+
+
+def _none(*_: object) -> None:
+    return None
 
 
 def _column(field: pa.Field) -> str:

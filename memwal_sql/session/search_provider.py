@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from exec_nodes.evolution.known import widened_since
 from exec_nodes.filter_exec import FilterExec
 from exec_nodes.node import Node
 from exec_nodes.projection_exec import ProjectionExec
@@ -14,10 +15,11 @@ from exec_nodes.refused_exec import RefusedExec
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.read.planning import watched
 from memwal_sql.search.request import Search
-from memwal_sql.session.provider import ReadTable, Scan, note_scan, of_columns
+from memwal_sql.session.known_columns import KnownColumnsExec
+from memwal_sql.session.provider import ReadTable, Scan, note_scan, of_columns, other_columns
 from memwal_sql.session.scalar_functions import analyzed, text_matches
 from planner.model import Snapshot
-from planner.predicates.condition import condition_of
+from planner.predicates.condition import Condition, condition_of
 
 if TYPE_CHECKING:
     from memwal_native import ArrowStream, Predicate
@@ -70,12 +72,17 @@ class SearchProvider:
         def plan(snapshot: Snapshot) -> Node:
             snapshot = of_columns(snapshot, self._columns)
             planned.append(snapshot)
+            self._check_types(filters, snapshot.info.schema)
             return self._search.plan(columns, analyzed(filters, snapshot), snapshot)
 
         ruling = [] if self._search.counts_all else [condition.predicate for condition in filters]
         node = self._table.planned(plan, self._consistency, ruling)
         snapshot = planned[-1]
         node = watched(node, snapshot)
+        if widened_since(snapshot.info.schema, self._columns).intersection(columns):
+            own = {name: self._columns.field(name) for name in columns}
+            target = pa.schema([own.get(field.name, field) for field in node.schema])
+            node = KnownColumnsExec(node, target)
         if on_ranking:
             output = pa.schema([node.schema.field(name) for name in projected])
             conditions = tuple(condition_of(p, self.schema) for p in on_ranking)
@@ -98,6 +105,13 @@ class SearchProvider:
     def check_insert(self, _: Sequence[str]) -> None:
         """Raise UnsupportedError."""
         raise UnsupportedError(f"{self._name} is a search and can't be written")
+
+    def _check_types(self, filters: Sequence[Condition], now: pa.Schema) -> None:
+        """Raise ReopenError for a condition, which is of the old type, on a column that was widened
+        since: it chooses the rows to rank."""
+        wider = widened_since(now, self._columns)
+        if any(wider.intersection(condition.columns) for condition in filters):
+            raise other_columns(self._name, self._columns, now)
 
     def _ranking(self, predicate: Predicate) -> set[str]:
         return set(self._search.added.names).intersection(predicate.columns)

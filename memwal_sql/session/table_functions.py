@@ -21,6 +21,7 @@ from weakref import WeakValueDictionary
 import pyarrow as pa
 from datafusion import SessionContext, udtf
 
+from exec_nodes.evolution.known import has_known
 from memwal_native import MountedTable, SessionRule, remember
 from memwal_native.syntax import SqlParser
 from memwal_sql.arguments import unquoted
@@ -118,6 +119,12 @@ class Registered(NamedTuple):
     mounted: MountedTable | None
     missing: str = ERROR
     approximate: bool = False
+
+    @property
+    def seen(self) -> pa.Schema:
+        """The columns that a search sees: those of the session, if the table still has them."""
+        now = self.table.schema
+        return self.columns if has_known(now, self.columns) else now
 
     def is_in(self, session: SessionContext) -> bool:
         """Whether the session has this table, and no other, under its name."""
@@ -237,22 +244,22 @@ class SearchFunctions:
                 f"{name} takes (table, {', '.join(function.arguments)}, k, options), of which the "
                 f"last two may be left out; {len(arguments)} arguments are given"
             )
-        table, consistency = self._find(name_literal(arguments[0], "the table"), session)
+        registration = self._find(name_literal(arguments[0], "the table"), session)
         k = literal(arguments[least], "k") if len(arguments) > least else DEFAULT_K
         options = options_literal(arguments[least + 1]) if len(arguments) > least + 1 else {}
-        schema = table.schema
+        schema = registration.seen
         search = function.search(schema, arguments[1:least], k, options)
-        return SearchProvider(name, table, schema, search, consistency)
+        return SearchProvider(name, registration.table, schema, search, registration.consistency)
 
-    def _find(self, text: str, session: SessionContext) -> tuple[ReadTable, str]:
-        table = self.table(table_name(text), session)
-        if table is None:
+    def _find(self, text: str, session: SessionContext) -> Registered:
+        registration = self.registered(table_name(text), session)
+        if registration is None:
             names = sorted(table.name for table in self._tables.values() if table.is_in(session))
             raise InvalidCallError(
                 f"{text!r} is not a table that can be searched in this session; there are {names}: "
                 "register it with memwal_sql.register(ctx, name, table)"
             )
-        return table
+        return registration
 
 
 # A session keeps its functions alive.

@@ -27,8 +27,9 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
+from exec_nodes.evolution.known import known_column
 from exec_nodes.evolution.widen import widens
-from memwal_sql.errors import InvalidCallError, ReopenError, UnsupportedError
+from memwal_sql.errors import InvalidCallError, UnsupportedError
 
 _WIDER = {
     pa.uint8(): pa.int16(),
@@ -120,10 +121,7 @@ def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
     if column.type == kind:
         return column
     if widens(kind, column.type):
-        raise ReopenError(
-            f"column {field.name!r} is {column.type} by now, and was {kind} when the query was "
-            "made: make it again"
-        )
+        return known_column(column, field)
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     if pa.types.is_dictionary(column.type):

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyarrow.dataset import Dataset
 
+from exec_nodes.evolution.known import known_stream
 from exec_nodes.node import Node
 from memwal_native import MountedTable
 from memwal_sql.errors import InvalidCallError, UnsupportedError
@@ -104,7 +105,9 @@ class ScannedTable(WrittenTable):
         ) -> pa.RecordBatchReader:
             conditions = [f"({text})" for text in (filter, condition) if text is not None]
             names = schema.names if names is None else names
-            return self.scan(names, " AND ".join(conditions) or None, most, consistency)
+            target = pa.schema([schema.field(name) for name in names])
+            text = " AND ".join(conditions) or None
+            return known_stream(self.scan(names, text, most, consistency), target)
 
         frame = lazy_frame(polars, schema, scan)
         return frame if limit is None else frame.head(limit)

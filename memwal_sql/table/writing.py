@@ -142,16 +142,17 @@ class WrittenTable(TableHandle):
             if not base.info.schema.equals(columns):
                 raise ReopenError(
                     f"the columns of {self.uri} have changed since the session registered it, or "
-                    "the transaction began: register it again, or begin the transaction again, to "
-                    f"write {base.info.schema.names}"
+                    f"the transaction began ({differences(columns, base.info.schema)}): register "
+                    "it again, or begin the transaction again, to write it"
                 )
             writer = live_table_writer(self._context.identity)
             if writer is not None and same_columns(writer.columns, base.stored):
                 return writer
             if writer is not None and not writer.of_insert:
                 raise ReopenError(
-                    f"the columns of {self.uri} have changed since this process opened its writer: "
-                    "close it, and open a new one or leave that to INSERT"
+                    f"the columns of {self.uri} have changed since this process opened its writer "
+                    f"({differences(writer.columns, base.stored)}): close it, and open a new one "
+                    "or leave that to INSERT"
                 )
             for old in (writer, self._insert_writer):
                 with suppress(MemWalError):  # its rows are durable, and nobody waits for them

@@ -18,6 +18,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from exec_nodes.evolution.known import stored_rows
+from exec_nodes.evolution.project import CurrentSchema
 from exec_nodes.lance.errors import lance_errors
 from exec_nodes.lance.reading import batches_of
 from exec_nodes.lance.stored_generation import open_generation
@@ -77,7 +79,7 @@ class RegionChanges:
         self._context = context
         self._region = region
         self._wal = context.wal(region.region_id, base.stored)
-        self._names = base.names
+        self._names = CurrentSchema(base.names.schema, keeps_types=True)
         self._stored = memtable_schema(info.schema)
         self._key = info.primary_key
         self._columns = tuple(columns)
@@ -152,7 +154,8 @@ class RegionChanges:
                 yield self._changes(*pending, generation)
                 pending = None
             transaction = None if rows.intent is None else rows.intent.id
-            batch = entry_rows(rows.batch, self._stored, self._key, self._wal.path(position))
+            stored = stored_rows(rows.batch, self._stored)
+            batch = entry_rows(stored, self._stored, self._key, self._wal.path(position))
             if rows.generation is None and position <= flushed:
                 pending, unnumbered = (batch, position), True
                 continue

@@ -38,7 +38,7 @@ from memwal_sql.statements.queries.scans import is_search, reads_mounted, scans
 from memwal_sql.statements.queries.schemas import in_schemas, schema_name
 from memwal_sql.statements.queries.search_calls import arguments_of, searched_table
 from memwal_sql.statements.queries.seen_columns import (
-    check_columns,
+    check_known,
     columns_changed,
 )
 from memwal_sql.statements.queries.snapshots import (
@@ -185,13 +185,16 @@ def _planned(
             level = max(levels[state], key=CONSISTENCIES.index)
             columns = strong.get(name, columns)
             if name not in strong:
-                check_columns(ctx, registration)
+                check_known(ctx, registration)
         if (name, moment) not in pinned.tables:
             if moment is not None:
                 table = moment.of(table)
                 columns = table.schema
             changed = None if snapshots is None else partial(columns_changed, ctx, name, columns)
-            pinned.tables[name, moment] = SnapshotTable(table, columns, changed, state)
+            is_written = name in strong or table.uri in uris
+            pinned.tables[name, moment] = SnapshotTable(
+                table, columns, changed, state, is_written=is_written
+            )
         schema = schemas[name, moment] = schema_name()
         tables[schema] = name[-1], pinned.tables[name, moment], level, registration.approximate
     edits = []

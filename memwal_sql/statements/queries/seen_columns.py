@@ -7,6 +7,7 @@ from collections.abc import Callable
 import datafusion
 import pyarrow as pa
 
+from exec_nodes.evolution.known import has_known
 from memwal_sql.errors import MemWalError, ReopenError, RetryError
 from memwal_sql.session.provider import other_columns
 from memwal_sql.session.table_functions import Registered, TableName, search_functions
@@ -16,11 +17,18 @@ ColumnsChanged = Callable[[pa.Schema], MemWalError]
 
 
 def check_columns(ctx: datafusion.SessionContext, registration: Registered) -> None:
-    """Raise ReopenError if a table is known to have other columns than the session sees."""
+    """Raise ReopenError if a table is known to have other columns than the session sees, so that
+    its rows can't be written."""
     now = registration.table.schema
     if not now.equals(registration.columns):
         inside = search_functions(ctx).slot.open is not None
         raise other_columns(registration.name, registration.columns, now, inside=inside)
+
+
+def check_known(ctx: datafusion.SessionContext, registration: Registered) -> None:
+    """The same for reading it, which needs the columns that the session sees and no others."""
+    if not has_known(registration.table.schema, registration.columns):
+        check_columns(ctx, registration)
 
 
 def columns_changed(

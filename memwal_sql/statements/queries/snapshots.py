@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
 from threading import Lock
 from typing import Protocol
 
 import pyarrow as pa
 
+from exec_nodes.evolution.known import has_known
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.node import Node
 from memwal_sql.errors import UnsupportedError
@@ -144,12 +146,16 @@ class SnapshotTable:
         columns: pa.Schema,
         changed: ColumnsChanged | None = None,
         state: SharedSnapshot | None = None,
+        *,
+        is_written: bool = False,
     ) -> None:
         """`columns` are those that queries are made for. `changed` makes the error for other
-        columns in the snapshot of a running statement. `state` is shared with its other names."""
+        columns in the snapshot of a running statement. `state` is shared with its other names. A
+        statement that writes the table needs its whole rows."""
         self.schema = columns
         self.uri = table.uri
         self._changed = changed
+        self._is_written = is_written
         self._state = SharedSnapshot(table) if state is None else state
 
     def planned(self, planner: Planner, consistency: str = "strong", _: object = ()) -> Node:
@@ -164,7 +170,8 @@ class SnapshotTable:
     def _taken(self, consistency: str) -> Snapshot:
         snapshot = self._state.snapshot(consistency)
         schema = snapshot.info.schema
-        if self._changed is not None and not schema.equals(self.schema):
+        enough = schema.equals if self._is_written else partial(has_known, schema)
+        if self._changed is not None and not enough(self.schema):
             raise self._changed(schema)
         return snapshot
 

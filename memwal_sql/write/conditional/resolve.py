@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from exec_nodes.arrow.large_columns import concatenated
+from exec_nodes.evolution.differences import differences
 from exec_nodes.keys.keys import KeyBatch, key_values, one_array
 from memwal_sql.errors import InvalidCallError, KeysExistError, ReopenError
 from memwal_sql.write.conditional.expressions import Expressions, pairs
@@ -245,8 +246,8 @@ class Resolver:
     def _batch(self, rows: pa.Table) -> pa.RecordBatch:
         if not rows.schema.equals(self._schema):
             raise ReopenError(
-                f"the columns of the table have changed since this writer was opened: it has "
-                f"{self._schema.names}, the table {rows.column_names}: open a new one"
+                "the columns of the table have changed since this writer was opened "
+                f"({differences(self._schema, rows.schema)}): open a new one"
             )
         try:
             columns = [one_array(column) for column in rows.columns]
