@@ -40,7 +40,7 @@ from memwal_sql.errors import (
 from memwal_sql.legacy.upgrade import older_mem_wals, upgrade
 from memwal_sql.maintain.checks.findings import CheckReport, Finding
 from memwal_sql.maintain.jobs import JobRun, Triggers
-from memwal_sql.maintain.loop import run_all_jobs, run_jobs
+from memwal_sql.maintain.loop import run_all_jobs, run_jobs_forever
 from memwal_sql.memory import configure, resident
 from memwal_sql.registration import register
 from memwal_sql.session.errors import memwal_errors
@@ -137,7 +137,7 @@ __all__ = [
     "register_commit_log",
     "resident",
     "run_all_jobs",
-    "run_jobs",
+    "run_jobs_forever",
     "run_transaction",
     "sql",
     "transaction",

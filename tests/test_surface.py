@@ -88,7 +88,7 @@ NAMES = {
     "register_commit_log",
     "resident",
     "run_all_jobs",
-    "run_jobs",
+    "run_jobs_forever",
     "run_transaction",
     "sql",
     "transaction",

@@ -163,7 +163,7 @@ def _idle(storage: dict[str, str], counter: Counter) -> Iterator[Operation]:
 
     counter.so_far()
     with suppress(TimeoutError):
-        mw.run_jobs(table, clock=lambda: moment, sleep=sleep)
+        mw.run_jobs_forever(table, clock=lambda: moment, sleep=sleep)
     yield Operation("run, the first idle hour", Run(hours[0]), priced=1)
     bound = Bound(inf, 140)
     yield Operation("run, later idle hours; a month", Run(hours[1]), bound, priced=_MONTH_HOURS)

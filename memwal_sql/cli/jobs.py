@@ -26,7 +26,7 @@ from memwal_sql.cli.output import (
     show_rows,
 )
 from memwal_sql.maintain.jobs import JobRun, Triggers
-from memwal_sql.maintain.loop import run_all_jobs, run_jobs
+from memwal_sql.maintain.loop import run_all_jobs, run_jobs_forever
 from memwal_sql.view.texts import count_text, size_text
 
 _TRIGGERS = Triggers()
@@ -207,7 +207,7 @@ def run(
         if once:
             run_all_jobs(table, triggers, on_run=show, progress=report)
         else:
-            run_jobs(
+            run_jobs_forever(
                 table, triggers, interval=interval, rounds=rounds, on_run=show, progress=report
             )
 

@@ -54,7 +54,7 @@ class Quiet(Thresholds):
     seconds: float = 2.0
 
 
-def run_jobs(
+def run_jobs_forever(
     table: Maintained,
     triggers: Triggers | None = None,
     *,
@@ -67,8 +67,8 @@ def run_jobs(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] | None = None,
 ) -> None:
-    """Run due jobs again and again, in the caller's thread; returns after `rounds`, or when
-    `stop` is set.
+    """Run due jobs again and again, in the caller's thread, which it does not give back before
+    `stop` is set or `rounds` are over. `run_all_jobs` does each job once.
 
     Args:
         interval: seconds between two rounds.

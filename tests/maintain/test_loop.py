@@ -18,7 +18,7 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.errors import RetryError
 from memwal_sql.maintain.jobs import JOBS, JobRun, Triggers
-from memwal_sql.maintain.loop import run_all_jobs, run_jobs
+from memwal_sql.maintain.loop import run_all_jobs, run_jobs_forever
 from memwal_sql.maintain.unflushed import UnflushedLog
 from tests.each import each
 
@@ -129,7 +129,7 @@ def rounds_of(
         rounds[-1].append(run.job if run.error is None else f"{run.job}!")
 
     with pytest.raises(StopError):
-        run_jobs(table, triggers, clock=table.clock, sleep=sleep, rounds=100, on_run=note)
+        run_jobs_forever(table, triggers, clock=table.clock, sleep=sleep, rounds=100, on_run=note)
     return rounds
 
 
@@ -276,20 +276,22 @@ def test_a_flush_that_fails_holds_up_nothing(failing: str) -> None:
 def test_other_errors_end_the_loop() -> None:
     table = FakeTable(failing={"gc"}, error=mw.RepairError)
     with pytest.raises(mw.RepairError, match="gc failed"):
-        run_jobs(table, TRIGGERS, clock=table.clock, rounds=9)
+        run_jobs_forever(table, TRIGGERS, clock=table.clock, rounds=9)
 
 
 def test_an_error_of_the_last_round_is_raised_and_an_earlier_one_is_not() -> None:
     table = FakeTable({1: {1, 2, 3}}, failing={"merge", "gc"})
     failed: list[str] = []
     with pytest.raises(RetryError, match="merge failed") as raised:
-        run_jobs(table, TRIGGERS, rounds=2, interval=0, on_run=lambda run: failed.append(run.job))
+        run_jobs_forever(
+            table, TRIGGERS, rounds=2, interval=0, on_run=lambda run: failed.append(run.job)
+        )
     assert failed.count("merge") == 2 and failed.count("gc") == 2
     assert raised.value.__notes__ == [
         "the job 'merge' was not done: merge failed",
         "the job 'gc' was not done: gc failed",
     ]
-    run_jobs(table, TRIGGERS, rounds=2, sleep=lambda seconds: table.failing.clear())
+    run_jobs_forever(table, TRIGGERS, rounds=2, sleep=lambda seconds: table.failing.clear())
 
 
 def test_an_event_ends_the_loop_between_two_jobs_and_in_a_pause() -> None:
@@ -302,7 +304,7 @@ def test_an_event_ends_the_loop_between_two_jobs_and_in_a_pause() -> None:
                 stop.set()
 
         table = FakeTable({1: {1, 2, 3}})
-        run_jobs(table, TRIGGERS, interval=1e6, idle_interval=1e6, stop=stop, on_run=note)
+        run_jobs_forever(table, TRIGGERS, interval=1e6, idle_interval=1e6, stop=stop, on_run=note)
         assert done == (["merge"] if job == "merge" else ["merge", "index", "gc"])
 
 
@@ -345,7 +347,7 @@ def test_what_fails_once_is_raised_after_the_other_jobs_had_their_turn() -> None
 
 
 def test_a_failed_job_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    run_jobs(
+    run_jobs_forever(
         table := FakeTable(failing={"index"}),
         rounds=2,
         sleep=lambda seconds: table.failing.clear(),
@@ -376,7 +378,7 @@ def test_the_loop_keeps_a_real_table_short(tmp_path: Path) -> None:
             writer.upsert(pa.table({"id": [number], "n": [number]}, schema=SCHEMA))
             writer.flush()
         triggers = Triggers(2, 60, 0, 0, 0)
-        run_jobs(table, triggers, interval=0, rounds=3, on_run=done.append)
+        run_jobs_forever(table, triggers, interval=0, rounds=3, on_run=done.append)
     assert all(one.error is None for one in done)
     assert [one.job for one in done][:3] == ["merge", "index", "gc"]
     assert done[0].outcome == "4 generations merged"

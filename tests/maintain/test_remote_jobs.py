@@ -148,7 +148,7 @@ def test_an_idle_table_takes_two_requests_a_minute_at_most(table: mw.Table, seen
             raise TimeoutError
 
     with pytest.raises(TimeoutError):
-        mw.run_jobs(table, clock=lambda: moment, sleep=sleep)
+        mw.run_jobs_forever(table, clock=lambda: moment, sleep=sleep)
     assert len(hours[1]) <= 120 and writes(hours[1]) == [], hours[1]
 
 

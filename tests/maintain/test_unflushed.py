@@ -145,7 +145,7 @@ def test_an_unknown_log_is_nobodys_to_flush_until_it_is_asked_for(tmp_path: Path
     table = table_of(tmp_path)
     left_by_a_dead_one(table, 1, memtable_age_s=None)
     assert mw.Triggers().flush_seconds == 300.0
-    mw.run_jobs(table, mw.Triggers(flush_seconds=0), rounds=3, interval=0)
+    mw.run_jobs_forever(table, mw.Triggers(flush_seconds=0), rounds=3, interval=0)
     assert outcome_of(table, 0.0) == f"{NONE}; {ONE_LEFT}"
     assert (table.flush(), in_log(table)) == (1, 0)
 
@@ -204,7 +204,7 @@ CLOSED: dict[str, dict[str, Any]] = {
 
 JOBS: dict[str, Callable[[mw.Table], object]] = {
     "once": outcome_of,
-    "in a loop": lambda table: mw.run_jobs(table, mw.Triggers(flush_seconds=0.0), rounds=1),
+    "in a loop": lambda table: mw.run_jobs_forever(table, mw.Triggers(flush_seconds=0.0), rounds=1),
 }
 CASES = [(regions, name, job) for regions in REGIONS for name in CLOSED for job in JOBS]
 

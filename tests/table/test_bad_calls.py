@@ -223,7 +223,7 @@ def test_bad_options_of_the_job_loop_are_refused_at_once(
     table: Any, uri: str, triggers: dict[str, Any], options: dict[str, Any]
 ) -> None:
     with refused(uri, next(iter({**triggers, **options}))):
-        mw.run_jobs(table, mw.Triggers(**triggers), **options)
+        mw.run_jobs_forever(table, mw.Triggers(**triggers), **options)
 
 
 @each("names", [5, "id_idx"])

@@ -23,7 +23,7 @@ from unittest.mock import patch
 import memwal_sql as mw
 from exec_nodes.base.threads import AtExit
 from memwal_sql.cli.metrics import serve_metrics
-from memwal_sql.maintain.loop import run_jobs
+from memwal_sql.maintain.loop import run_jobs_forever
 from memwal_sql.storage.objects.local import LocalStore
 from memwal_sql.write.generation_writer import GenerationWriter
 from memwal_sql.write.options import STATEMENT_WRITERS, WriterOptions
@@ -111,7 +111,7 @@ def with_jobs(folder: str) -> None:
     table = written(folder)
     triggers, stop = mw.Triggers(merge_generations=1), threading.Event()
     jobs = threading.Thread(
-        target=lambda: run_jobs(table, triggers, interval=0, stop=stop), daemon=True
+        target=lambda: run_jobs_forever(table, triggers, interval=0, stop=stop), daemon=True
     )
     jobs.start()
     time.sleep(0.05)

@@ -148,7 +148,7 @@ def test_indexes_that_are_to_follow_later_are_read_right_and_left_alone(tmp_path
         with pytest.raises(mw.UnsupportedError, match="defer_index_remap"):
             call()
     done: list[mw.JobRun] = []
-    mw.run_jobs(table, rounds=1, on_run=done.append)
+    mw.run_jobs_forever(table, rounds=1, on_run=done.append)
     assert "compact" not in [one.job for one in done]
     assert _answers(table.uri) == before
 
