@@ -22,6 +22,8 @@ _NEEDED = ("currency", "gb_month")
 _KINDS = ("get", "head", "list", "put", "copy", "delete")
 _GB = 1 << 30
 _DAY = 86400.0
+# Less than a day's rate says nothing of a month: nights and loads are in it, or not.
+_LEAST_DAYS = 1.0
 _MONTH_DAYS = 365.25 / 12
 # Of Lance's names and branches too.
 _FOLDERS = (*BASE_FOLDERS, "_refs", "tree", MEM_WAL_FOLDER, RECORD_FOLDER)
@@ -54,7 +56,7 @@ class Cost:
         log_entries: all entries of its logs so far, each of which was a PUT.
         log: their price.
         log_days: days since the table was made; None where its files do not say.
-        log_month: the price of a month at the mean rate of these days.
+        log_month: the price of a month at the mean rate of these days; None for less than a day.
     """
 
     currency: str
@@ -70,7 +72,10 @@ class Cost:
         currency = visible(self.currency)
         since, a_month = " so far", ""
         if self.log_days is not None:
-            since, a_month = f" in {self.log_days:,.1f} days", f", {self.log_month:,.4f} a month"
+            since = f" in {self.log_days:,.1f} days"
+            a_month = ", too short a time to tell a month"
+            if self.log_month is not None:
+                a_month = f", {self.log_month:,.4f} a month"
         return (
             f"stored {count_text(self.files, 'file')}, {size_text(self.bytes)}: "
             f"{self.storage_month:,.4f} {currency} a month\n"
@@ -97,7 +102,7 @@ def cost(store: ObjectStore, view: Overview, prices: Prices) -> Cost:
         entries,
         log,
         days,
-        None if days is None else log * _MONTH_DAYS / days,
+        None if days is None or days < _LEAST_DAYS else log * _MONTH_DAYS / days,
     )
 
 

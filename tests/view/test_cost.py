@@ -27,6 +27,9 @@ def test_info_tells_what_is_stored_and_what_the_log_took(tmp_path: Path) -> None
             writer.upsert(make_rows(key))
         writer.flush()
     table.merge()
+    assert as_json("info", table.uri, "--prices", PRICES)["cost"]["log_month"] is None
+    text = call("info", table.uri, "--prices", PRICES)
+    assert "in 0.0 days, each a PUT: 0.0000 USD, too short a time to tell a month" in text
     table.tags.create("a", 1)
     made = time.time() - 10 * 86400
     os.utime(tmp_path / "t" / "_memwal_sql/table/00000000000000000001.json", (made, made))
