@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from exec_nodes.arrow.casts import exact_cast
 from exec_nodes.arrow.input_rows import input_rows, read_once
 from exec_nodes.arrow.python_values import exact_values
+from exec_nodes.base.brief import names_text
 from exec_nodes.base.errors import InvalidCallError
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.keys.hashing import (
@@ -199,7 +200,8 @@ def as_key_table(keys: Any, schema: pa.Schema, primary_key: Sequence[str]) -> pa
     if wrong:
         raise InvalidCallError(
             f"keys lack the primary key columns {wrong}, or have them more than once; they have "
-            f"{names}: give a list of keys, or a table or a list of dicts with these columns"
+            f"{names_text(names)}: give a list of keys, or a table or a list of dicts with these "
+            "columns"
         )
     columns = [_exact(table[name], key_schema.field(name)) for name in primary_key]
     return pa.Table.from_arrays(columns, schema=key_schema)

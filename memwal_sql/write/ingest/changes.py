@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from exec_nodes.arrow.input_rows import FORMS, input_rows
+from exec_nodes.base.brief import names_text
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.write.ingest.change_codes import CODES, UNKNOWN, kind_of
 from memwal_sql.write.ingest.debezium import NO_ROWS, BinaryText, Messages
@@ -86,7 +87,9 @@ class Changes:
         else:
             names = rows if isinstance(rows, Mapping) else {n for row in rows for n in row}
         if op not in set(names):
-            raise InvalidCallError(f"op={op!r}: the rows have no such column, only {sorted(names)}")
+            raise InvalidCallError(
+                f"op={op!r}: the rows have no such column, only {names_text(sorted(names))}"
+            )
         if isinstance(rows, pa.Table):
             words: list[Any] = rows[op].to_pylist()
             return words

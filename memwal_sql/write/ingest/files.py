@@ -27,6 +27,7 @@ from exec_nodes.arrow.python_values import exact_values
 from exec_nodes.arrow.row_stream import RowStream
 from exec_nodes.arrow.struct_fields import check_value, check_values
 from exec_nodes.arrow.texts import read_texts
+from exec_nodes.base.brief import names_text
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.write.ingest.csv_rows import read_csv
 from memwal_sql.write.ingest.missing import NULL, ragged_row
@@ -300,7 +301,9 @@ def _decoded(file: BinaryIO, floats: type) -> Iterator[tuple[int, Any]]:
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     row = dict(pairs)
     if len(row) < len(pairs):
-        raise InvalidCallError(f"an object has a name twice: {[name for name, _ in pairs]}")
+        raise InvalidCallError(
+            f"an object has a name twice: {names_text(name for name, _ in pairs)}"
+        )
     return row
 
 
@@ -310,8 +313,9 @@ def _check_row(number: int, row: Mapping[str, Any], schema: pa.Schema, missing: 
         unknown = sorted(row.keys() - set(names))
         if unknown:
             raise InvalidCallError(
-                f"row {number} has the columns {unknown}, which are not in the table, or not in "
-                "the first rows of the file: drop or rename them, or give all rows the same columns"
+                f"row {number} has the columns {names_text(unknown)}, which are not in the table, "
+                "or not in the first rows of the file: drop or rename them, or give all rows the "
+                "same columns"
             )
         if missing != NULL:
             raise ragged_row(number, [name for name in names if name not in row], missing)

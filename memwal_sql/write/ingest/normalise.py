@@ -23,6 +23,7 @@ from exec_nodes.arrow.python_values import exact_values
 from exec_nodes.arrow.row_stream import RowStream, opened
 from exec_nodes.arrow.struct_fields import check_values, has_structs
 from exec_nodes.arrow.validate import Column, first_row, validated
+from exec_nodes.base.brief import names_text
 from exec_nodes.keys.keys import as_key_table
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.state.defaults import stored_defaults
@@ -271,7 +272,8 @@ class Normaliser:
             elif field.name in self._required:
                 kind = "primary key" if field.name in self._primary_key else "required"
                 raise InvalidCallError(
-                    f"the {kind} column {field.name!r} ({field.type}) is missing; there are {names}"
+                    f"the {kind} column {field.name!r} ({field.type}) is missing; there are "
+                    f"{names_text(names)}"
                 )
             else:
                 columns.append(pa.nulls(table.num_rows, field.type))
@@ -283,11 +285,11 @@ class Normaliser:
     def _check_names(self, names: list[str]) -> None:
         twice = sorted(name for name, count in Counter(names).items() if count > 1)
         if twice:
-            raise InvalidCallError(f"the columns {twice} occur more than once")
+            raise InvalidCallError(f"the columns {names_text(twice)} occur more than once")
         unknown = [name for name in names if name not in self._names]
         if unknown:
             raise InvalidCallError(
-                f"the table has no columns {unknown}: drop or rename them; "
+                f"the table has no columns {names_text(unknown)}: drop or rename them; "
                 f"it has {self._schema.names}"
             )
 
@@ -304,7 +306,8 @@ class Normaliser:
             if name not in names:
                 kind = self._schema.field(name).type
                 raise InvalidCallError(
-                    f"the primary key column {name!r} ({kind}) is missing; there are {names}"
+                    f"the primary key column {name!r} ({kind}) is missing; there are "
+                    f"{names_text(names)}"
                 )
 
     def _batch(self, columns: Sequence[pa.Array], *, tombstone: bool) -> pa.RecordBatch:

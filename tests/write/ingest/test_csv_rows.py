@@ -107,3 +107,24 @@ def test_a_file_that_is_refused_shows_none_of_its_rows(uri: str, tmp_path: Path,
         writer.upsert(path)
     assert SECRET not in str(caught.value) or case == "no rows"
     assert table.count_rows() == 0
+
+
+LINE = "a line of another file " * 5
+
+
+@each("name, text", [("x.csv", LINE), ("x.csv", f"id,{LINE}\n1,2"), ("x.json", f'{{"{LINE}": 1}}')])
+def test_an_error_shows_no_line_of_a_file_that_has_no_rows(
+    uri: str, tmp_path: Path, name: str, text: str
+) -> None:
+    table = mw.create_table(uri, pa.schema([pa.field("id", pa.int64(), False)]), "id")
+    path = tmp_path / name
+    path.write_text(text)
+    with table.writer() as writer:
+        for call in (writer.upsert, writer.insert, writer.apply):
+            with pytest.raises(InvalidCallError) as caught:
+                call(path)
+            assert LINE[:41] not in str(caught.value)
+        if "id" not in text:
+            with pytest.raises(InvalidCallError) as caught:
+                writer.delete(path)
+            assert LINE[:41] not in str(caught.value)
