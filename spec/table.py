@@ -99,6 +99,18 @@ CONFIGURATIONS: Mapping[str, Configuration] = {
             "forgetInFlight": "OwnSees",
         },
     ),
+    "Verdict": Configuration(
+        "Verdict",
+        {
+            "goneCounts": "Refused",
+            "noSiblings": "Whole",
+            "noManifest": "Whole",
+            "dropOpen": "Acked",
+            "dropAborted": "Acked",
+            "noHanding": "Acked",
+        },
+    ),
+    "VerdictLost": Configuration("Verdict", {"noNote": "Kept", "noteLast": "Kept"}, ("Whole",)),
     "Raise": Configuration(
         "Raise",
         {
