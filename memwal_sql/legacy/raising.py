@@ -14,23 +14,11 @@ are shut out before the first transaction, in this order (`storage/format_versio
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
-from uuid import UUID
 
-from memwal_sql.errors import FencedError, NotFoundError, RegionSealedError
+from memwal_sql.maintain.claim_all import claim_all
 from memwal_sql.maintain.details import change_details
-from memwal_sql.state.base_table import BaseTable
-from memwal_sql.state.context import TableContext
-from memwal_sql.state.open_writers import note_claim
-from memwal_sql.state.replay import memtables_of
-from memwal_sql.storage.objects.concurrent import map_remote
-from memwal_sql.storage.paths import MEM_WAL_FOLDER, region_of
 from memwal_sql.storage.records.table import TableRecord, raise_record
-from memwal_sql.storage.region.versions import RegionManifests
-from memwal_sql.storage.retries import with_retries
 from memwal_sql.table import Table
-from memwal_sql.write.claim import claim
-from planner.regions.values import region_name
 
 
 def raise_version(table: Table, record: TableRecord) -> None:
@@ -44,24 +32,6 @@ def raise_version(table: Table, record: TableRecord) -> None:
     context = replace(context, record=record)
     change_details(context, "upgrade", lambda rewrite: rewrite.details)
     base = table.collector.catch_up()
-    folders = map(region_of, context.store.list_folders(MEM_WAL_FOLDER))
-    regions = [region for region in folders if region is not None]
-    map_remote(context.store.remote, partial(_claim, context, base), regions)
+    claim_all(context, base)
     context.store.sync("")
     raise_record(context.store, record, is_done=True)
-
-
-def _claim(context: TableContext, base: BaseTable, region: UUID) -> None:
-    """Fence the region's writer. A writer of today claims it again in its next turn."""
-    manifests = RegionManifests(context.store, region)
-    wal = context.wal(region, base.stored)
-    make = memtables_of(base.info, region_name(region, None))
-
-    def attempt() -> None:
-        try:
-            won = claim(manifests, wal, make, context.check_writes)
-        except (NotFoundError, RegionSealedError):
-            return  # it has no manifest, or takes no writers
-        note_claim(context.identity, region, won.claim.epoch)
-
-    with_retries(attempt, f"claiming region {region}", on=FencedError)
