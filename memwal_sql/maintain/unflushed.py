@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from memwal_sql.errors import MemWalError, TornEntryError
 from memwal_sql.life_log import life_log
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage import paths
 from memwal_sql.storage.objects.concurrent import map_remote
-from memwal_sql.storage.objects.probe import PROBE_FOLDER
 from memwal_sql.storage.objects.protocol import ObjectMeta, ObjectStore
+from memwal_sql.storage.objects.store_time import store_time
 from memwal_sql.storage.region.manifest import RegionManifest, RegionStatus
 from memwal_sql.storage.wal.log import WalEntry
 
@@ -114,7 +114,7 @@ def unflushed_logs(
     ]
     if not logs:
         return []
-    now = _store_time(store) if with_ages else None
+    now = store_time(store) if with_ages else None
     found = []
     for manifest, entry in logs:
         age, quiet = (0.0, 0.0) if now is None else _ages(store, manifest, now)
@@ -166,15 +166,3 @@ def _modified(listed: Iterable[ObjectMeta], suffix: str) -> dict[int, float | No
     """When each numbered object was written."""
     numbered = ((paths.numbered(meta.path, suffix), meta.modified) for meta in listed)
     return {number: modified for number, modified in numbered if number is not None}
-
-
-def _store_time(store: ObjectStore) -> float | None:
-    """The time by the clock that the times of objects are taken from, which may be another than
-    this machine's; None where the store has none."""
-    path = f"{PROBE_FOLDER}/{uuid4().hex}"
-    store.put(path, b"")
-    try:
-        times = [meta.modified for meta in store.list(PROBE_FOLDER) if meta.path == path]
-    finally:
-        store.delete([path])
-    return times[0] if times else None

@@ -57,6 +57,7 @@ from memwal_sql.storage.base.refs import branches_of, tags_of
 from memwal_sql.storage.base.versions import BaseVersion, base_versions, version_numbers
 from memwal_sql.storage.deadlines import check_deadline
 from memwal_sql.storage.objects.concurrent import ReadWindow, ask_remote, run_with
+from memwal_sql.storage.objects.store_time import now_by_store
 from memwal_sql.storage.records.gc_watermarks import (
     Watermark,
     Watermarks,
@@ -75,6 +76,7 @@ R = TypeVar("R")
 
 DEFAULT_GRACE = timedelta(hours=1)
 _PARALLEL_REGIONS = 16
+_APART = 1.0  # seconds: times of files have less than those of clocks, and take a while to be made
 _BATCH_FILES = 1000  # of one bulk request of S3
 _ASKED_FOR = (Kind.WAL_ENTRY, Kind.MANIFEST)
 # Their rows may be in the base table by now, which is then the last to have them.
@@ -108,11 +110,13 @@ def collect_garbage(
     older_than: timedelta = DEFAULT_GRACE,
     versions_older_than: timedelta | None = None,
     report: Report = report_nothing,
-    clock: Callable[[], float] = time.time,
+    clock: Callable[[], float] | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> pa.Table:
     """Delete unneeded files; see `Table.collect_garbage`. Returns the files that were deleted, or
-    would be. `clock` gives seconds since 1970. On an object store it waits for `ReadWindow.seconds`
+    would be. Where anything is, the store is asked for the time, in case this machine is ahead of
+    it; a dry run, which puts nothing, does not ask. `clock` gives the time instead, in seconds
+    since 1970. On an object store it waits for `ReadWindow.seconds`
     before it deletes what readers ask for side by side (`read/region_probe`).
     """
     if not isinstance(dry_run, bool):
@@ -121,16 +125,23 @@ def collect_garbage(
     for name, age in (("older_than", older_than), ("versions_older_than", of_versions)):
         if not isinstance(age, timedelta) or age < timedelta(0):
             raise InvalidCallError(f"{name}={age!r} must be a timedelta, and not negative")
-    collector = _Collector(context, older_than.total_seconds(), clock(), report)
+    now = time.time() if clock is None else clock()
+    collector = _Collector(context, older_than.total_seconds(), now, report)
+    asks_store = clock is None and not dry_run
     # Read before the versions: others may merge and collect in between.
     watermarks = read_watermarks(context.store)
     versions = base_versions(context.store, context.scope)
     # Checked before any clean-up: the table may have to be restored to an older version.
     _check_progress(context, versions[-1], watermarks)
     doomed = collector.old_versions(versions, versions_older_than)
+    if doomed and asks_store and collector.was_ahead():
+        doomed = collector.old_versions(versions, versions_older_than)
     if not dry_run:
         doomed = collector.clean_up(doomed)
-    plan = collector.plan(versions, frozenset(version.number for version in doomed), watermarks)
+    gone = frozenset(version.number for version in doomed)
+    plan = collector.plan(versions, gone, watermarks)
+    if plan.garbage and asks_store and collector.was_ahead():
+        plan = collector.plan(versions, gone, watermarks)
     if not dry_run:
         if context.store.remote and any(item.kind in _ASKED_FOR for item in plan.garbage):
             check_deadline(f"{context.uri}: waiting for readers", ReadWindow.seconds)
@@ -152,6 +163,7 @@ class _Collector:
         self._now = now
         self._report = report
         self._base_is_durable = False
+        self._asked = False
         self.dataset = latest_dataset(context)
 
     def old_versions(
@@ -181,6 +193,17 @@ class _Collector:
             for version in old[:-1]
             if version.version not in kept and version.version < self.dataset.version
         )
+
+    def was_ahead(self) -> bool:
+        """Whether this machine's clock is ahead of the store's, so that less is old than was
+        decided; from now on the store's counts. Asked once."""
+        if self._asked:
+            return False
+        now, self._asked = now_by_store(self._store, self._now), True
+        is_ahead = self._now - now > _APART
+        if is_ahead:
+            self._now = now
+        return is_ahead
 
     def make_base_durable(self) -> None:
         """Sync what merges have written, once: Lance leaves it to the system when that reaches the
