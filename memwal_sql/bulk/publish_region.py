@@ -187,13 +187,17 @@ class RegionPublisher:
 
     def put_intent(self, write: PendingWrite, intent: Intent) -> int:
         """Write the entry; its position."""
+        write.intent = intent
         write.position = self._append(write, intent)
         return write.position
 
-    def end_intent(self, write: PendingWrite, parts: tuple[Part, ...] = ()) -> None:
+    def end_intent(
+        self, write: PendingWrite, parts: tuple[Part, ...] = (), *, decided: bool = True
+    ) -> None:
         """Take in the rows of a committed transaction; else the claim is forgotten."""
-        if parts:
+        if parts and write.intent is not None:
             self._take_in(write, parts)
+            self._claimed.wal.note(write.position, write.intent, True)
         else:
             self.forget_claim()
 
@@ -245,6 +249,7 @@ class RegionPublisher:
             self._schema,
             _FLUSHED_WITHIN,
             keeps_region=True,
+            notes=won.notes,
         )
         self._own = _Own(won.claim, won.claim.manifest, wal)
         self._tail = list(won.memtables)
@@ -262,8 +267,9 @@ class RegionPublisher:
     def _take_in(self, write: PendingWrite, parts: tuple[Part, ...] = ()) -> None:
         active = self._tail[-1]
         memtable, active.last_position = active.memtable, write.position
-        if parts:
-            mark = Mark(write.position, memtable.generation, memtable.rows, parts)
+        if write.intent is not None:
+            name = write.intent.name
+            mark = Mark(write.position, memtable.generation, memtable.rows, parts, name)
             active.marks.append(mark)
         memtable.append(write.batch)
         if self._mark is not None:
@@ -296,6 +302,7 @@ class RegionPublisher:
                 last_position=replayed.last_position,
                 published=replayed.published,
                 last_transaction=replayed.last_transaction,
+                transactions=replayed.transactions,
             )
             self._tail.remove(replayed)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from uuid import UUID
 
 import pyarrow as pa
 
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.resident.store import Scope
+from memwal_sql.state.known_verdicts import is_committed_by_any_region
 from memwal_sql.storage.cache.disk_cache import DiskCache
 from memwal_sql.storage.cache.settings import CACHE
 from memwal_sql.storage.format_versions import TRANSACTIONS
@@ -62,7 +64,12 @@ class TableContext:
     @lazy_property
     def verdicts(self) -> Verdicts:
         """The verdicts over the intents in the table's logs."""
-        return Verdicts(self.incarnation, self.home)
+        return self.new_verdicts()
+
+    def new_verdicts(self) -> Verdicts:
+        """The same, with nothing known yet."""
+        known = partial(is_committed_by_any_region, self.store)
+        return Verdicts(self.incarnation, self.home, known)
 
     def home(self, place: str) -> ObjectStore:
         """The store of the table at a place relative to this one's folder; "" is this one."""

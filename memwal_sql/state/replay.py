@@ -13,6 +13,7 @@ from memwal_sql.state.batch_marks import decode_mark
 from memwal_sql.state.entry_rows import entry_rows
 from memwal_sql.state.memtable import FindTexts, MemTable
 from memwal_sql.state.tail import Mark
+from memwal_sql.storage.records.intent import MOST_NOTES, Note, TransactionName
 from memwal_sql.storage.wal.log import Wal, WalEntry
 from memwal_sql.storage.wal.order import Order
 from planner.model import TableInfo
@@ -48,6 +49,11 @@ class ReplayedMemTable:
         """The position of its last committed intent, 0 without one."""
         return self.marks[-1].position if self.marks else 0
 
+    @property
+    def transactions(self) -> list[TransactionName]:
+        """Those of its committed intents."""
+        return [mark.transaction for mark in self.marks]
+
 
 class Replay:
     """Takes entries in the order of their positions and checks that they make sense.
@@ -55,7 +61,8 @@ class Replay:
     `memtables` ascend by generation. What `torn` returns are positions of entries that were cut
     off while they were written, that no fence has recorded as skipped, and above which no row was
     written: the claimer may skip them if it records that in a fence. Intents that are not committed
-    are passed over, their generation too. `fence` is the last position of a claim's fence.
+    are passed over, their generation too. `fence` is the last position of a claim's fence. `notes`
+    say of intents, by position, if they count, where no entry behind them does.
     """
 
     def __init__(
@@ -64,9 +71,11 @@ class Replay:
         current_generation: int,
         make: MakeMemTable,
         memtables: Iterable[ReplayedMemTable] = (),
+        notes: Iterable[Note] = (),
     ) -> None:
-        """`memtables` hold the rows of earlier entries."""
+        """`memtables` hold the rows of earlier entries, and `notes` are of these."""
         self.memtables = list(memtables)
+        self.notes = {note.position: note for note in notes}
         self.fence = 0
         self._wal = wal
         self._current_generation = current_generation
@@ -137,6 +146,16 @@ class Replay:
                 self._mark(entry, into)
                 into.last_position = position
                 into.entries += 1
+        if isinstance(entry, WalEntry):
+            self._note(entry)
+
+    def _note(self, entry: WalEntry) -> None:
+        for note in entry.notes:
+            self.notes.pop(note.position, None)
+        if entry.intent is not None and (counts := self._wal.verdict(entry)) is not None:
+            self.notes[entry.position] = Note(entry.position, entry.intent.name, counts)
+            if len(self.notes) > MOST_NOTES:  # native code and older versions write none
+                self.notes.pop(min(self.notes))
 
     def _add_rows(self, entry: WalEntry, into: ReplayedMemTable) -> None:
         memtable, path = into.memtable, self._wal.path(entry.position)
@@ -150,10 +169,12 @@ class Replay:
             into.published[mark.query_id] = mark.batch_id
 
     def _mark(self, entry: WalEntry, into: ReplayedMemTable) -> None:
+        if entry.intent is None:
+            return
         record, memtable = self._wal.record(entry), into.memtable
-        if record is not None:
-            mark = Mark(entry.position, memtable.generation, memtable.rows, record.parts)
-            into.marks.append(mark)
+        parts = () if record is None else record.parts
+        name = entry.intent.name
+        into.marks.append(Mark(entry.position, memtable.generation, memtable.rows, parts, name))
 
     def _memtable_of(self, position: int, generation: int | None) -> ReplayedMemTable:
         newest = self.memtables[-1].memtable.generation if self.memtables else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from exec_nodes.sources.memtable_source import MemTableSource
+from memwal_sql.storage.records.intent import TransactionName
 from memwal_sql.storage.records.transactions import Part
 
 
@@ -20,13 +21,15 @@ class Mark:
         position: its WAL position.
         generation: the MemTable that has its rows.
         rows: the number of rows in that MemTable before them.
-        parts: everything that the transaction has written.
+        parts: everything that the transaction has written; empty where its record is gone.
+        transaction: its name.
     """
 
     position: int
     generation: int
     rows: int
     parts: tuple[Part, ...]
+    transaction: TransactionName
 
 
 @dataclass(frozen=True, slots=True)

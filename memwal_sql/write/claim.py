@@ -14,7 +14,7 @@ Specification 1, "Writer Fencing". The order makes it safe without clocks:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,6 +29,7 @@ from memwal_sql.errors import (
 from memwal_sql.life_log import life_log
 from memwal_sql.state.replay import MakeMemTable, Replay, ReplayedMemTable
 from memwal_sql.storage.objects.concurrent import map_remote
+from memwal_sql.storage.records.intent import Note
 from memwal_sql.storage.region.manifest import RegionManifest, RegionStatus
 from memwal_sql.storage.region.progress import check_progress
 from memwal_sql.storage.region.versions import ManifestChanges, RegionManifests
@@ -52,12 +53,13 @@ class RegionClaim:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedRegion:
-    """A region after its claim: the MemTables of the replay, ascending by generation, and the next
-    free WAL position."""
+    """A region after its claim: the MemTables of the replay, ascending by generation, the next free
+    WAL position, and what its entry says of intents before it."""
 
     claim: RegionClaim
     memtables: tuple[ReplayedMemTable, ...]
     next_position: int
+    notes: tuple[Note, ...] = ()
 
 
 def claim(
@@ -122,7 +124,7 @@ def claim(
         )
     if epoch != seen_epoch + 1 or any(m.memtable.rows for m in replayed.memtables):
         check_columns()
-    return _claimed(manifest, replayed.memtables, fence)
+    return _claimed(manifest, replayed.memtables, fence, replayed.notes.values())
 
 
 def claim_new(
@@ -151,12 +153,16 @@ def claim_new(
 
 
 def _claimed(
-    manifest: RegionManifest, memtables: Sequence[ReplayedMemTable], fence: int
+    manifest: RegionManifest,
+    memtables: Sequence[ReplayedMemTable],
+    fence: int,
+    notes: Iterable[Note] = (),
 ) -> ClaimedRegion:
     region, epoch = manifest.region_id, manifest.writer_epoch
     rows = sum(replayed.memtable.rows for replayed in memtables)
     _log.info("claimed region %s: epoch %d, %d rows replayed", region, epoch, rows)
-    return ClaimedRegion(RegionClaim(region, epoch, manifest), tuple(memtables), fence + 1)
+    won = RegionClaim(region, epoch, manifest)
+    return ClaimedRegion(won, tuple(memtables), fence + 1, tuple(notes))
 
 
 def fenced(region_id: UUID, epoch: int, by: int) -> FencedError:

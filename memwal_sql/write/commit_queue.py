@@ -14,6 +14,7 @@ from math import inf
 import pyarrow as pa
 
 from memwal_sql.errors import MemWalError
+from memwal_sql.storage.records.intent import Intent
 from memwal_sql.write.generations import OpenGeneration, OpenGenerations
 from memwal_sql.write.options import WriterOptions
 
@@ -36,6 +37,7 @@ class PendingWrite:
         position: the position of its entry, once that has landed.
         error: the reason why the entry has not landed, or may not have.
         is_intent: whether a transaction writes its entry, which shares it with no other write.
+        intent: what its entry says of the transaction, once it is being put.
         is_abandoned: of an intent: whether it was given up before its turn came.
     """
 
@@ -47,6 +49,7 @@ class PendingWrite:
     position: int = 0
     error: MemWalError | None = None
     is_intent: bool = False
+    intent: Intent | None = None
     is_abandoned: bool = False
 
 

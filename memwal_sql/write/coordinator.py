@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,6 +34,7 @@ from memwal_sql.storage.deadlines import unbounded
 from memwal_sql.storage.objects.concurrent import seconds
 from memwal_sql.storage.records.intent import Intent, relative_place
 from memwal_sql.storage.records.transactions import (
+    LONGEST_SECONDS,
     MOST_PARTS,
     Part,
     TransactionRecord,
@@ -43,10 +44,6 @@ from memwal_sql.storage.records.transactions import (
 )
 from memwal_sql.write.commit_queue import PendingWrite
 from memwal_sql.write.options import PARALLEL_REGIONS
-
-# A record *aborted* stays for 7 days; a coordinator that slept so much longer than any request
-# takes might otherwise commit after it is gone.
-_LONGEST_SECONDS = 3600.0
 
 
 class IntentWriter(Protocol):
@@ -69,8 +66,11 @@ class IntentWriter(Protocol):
     def put_intent(self, write: PendingWrite, intent: Intent) -> int:
         """Write the entry; its position."""
 
-    def end_intent(self, write: PendingWrite, parts: tuple[Part, ...] = ()) -> None:
-        """Show the rows of a committed transaction, or give its intent up."""
+    def end_intent(
+        self, write: PendingWrite, parts: tuple[Part, ...] = (), *, decided: bool = True
+    ) -> None:
+        """Show the rows of a committed transaction, or give its intent up. The next entry has the
+        verdict, if it is `decided`."""
 
     def stop(self, error: MemWalError) -> None:
         """Write nothing any more."""
@@ -142,6 +142,7 @@ class AtomicWrite:
         self._participants = sorted(participants, key=lambda participant: participant.order)
         self._home = home or self._participants[0].context
         self._places = self._places_of()
+        self._attempt = uuid4().hex[:16]
         self._record: TransactionRecord | None = None
         try:
             for participant in self._participants:
@@ -213,7 +214,7 @@ class AtomicWrite:
         before that leaves open what the verdict is."""
         try:
             parts = self._put_intents()
-            if self._clock() - began > _LONGEST_SECONDS:
+            if self._is_late(began):
                 raise WriterFailedError(f"transaction {self.id} took too long and was given up")
             record = self._put_record(parts)
         except TransactionUnknownError:
@@ -233,7 +234,7 @@ class AtomicWrite:
         def put(place: int) -> Part:
             participant, write = self._writes[place]
             there, back = self._places[place]
-            intent = Intent(self.id, back, self._home.incarnation)
+            intent = Intent(self.id, back, self._home.incarnation, self._attempt)
             writer = participant.writer
             with unbounded():
                 position = writer.put_intent(write, intent)
@@ -272,6 +273,9 @@ class AtomicWrite:
                 self.id,
             ) from error
 
+    def _is_late(self, began: float) -> bool:
+        return self._clock() - began > LONGEST_SECONDS
+
     def _is_of_these(self, record: TransactionRecord, parts: Sequence[Part]) -> bool:
         return all(record.counts(part.place, part.position) for part in parts)
 
@@ -291,10 +295,10 @@ class AtomicWrite:
         )
         for participant, _ in self._writes:
             participant.writer.stop(error)
-        self._end()
+        self._end(decided=False)
 
-    def _end(self, parts: tuple[Part, ...] = ()) -> None:
+    def _end(self, parts: tuple[Part, ...] = (), *, decided: bool = True) -> None:
         """Show the rows that are committed with these parts; without any, give them up."""
         for participant, write in self._writes:
-            participant.writer.end_intent(write, parts)
+            participant.writer.end_intent(write, parts, decided=decided)
         self._writes.clear()

@@ -31,7 +31,12 @@ from memwal_sql.life_log import deferred_logs, life_log
 from memwal_sql.state.batch_marks import latest_batches
 from memwal_sql.state.memtable import MemTable
 from memwal_sql.storage.objects.concurrent import run_with
-from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
+from memwal_sql.storage.records.intent import TransactionName
+from memwal_sql.storage.region.manifest import (
+    FlushedGeneration,
+    RegionManifest,
+    latest_transactions,
+)
 from memwal_sql.storage.region.progress import check_progress
 from memwal_sql.storage.region.versions import ManifestChanges, RegionManifests
 from memwal_sql.storage.retries import with_retries
@@ -50,6 +55,7 @@ class _Flush:
     last_position: int
     published: Mapping[str, int]
     last_transaction: int
+    transactions: Sequence[TransactionName]
     begun: bool = False
     written: FlushedGeneration | None = None
 
@@ -104,6 +110,7 @@ class RegionFlusher:
         last_position: int,
         published: Mapping[str, int] | None = None,
         last_transaction: int = 0,
+        transactions: Sequence[TransactionName] = (),
     ) -> None:
         """Flush a MemTable that does not grow any more and whose entries, up to `last_position`,
         have all landed. MemTables must come in the order of their generations. One that came before
@@ -111,8 +118,8 @@ class RegionFlusher:
 
         `published` are the staged batches that it holds: the manifest names them from now on, as
         their entries may be collected. `last_transaction` is the position of its last committed
-        intent."""
-        flush = _Flush(memtable, last_position, published or {}, last_transaction)
+        intent, and `transactions` are those that it has rows of."""
+        flush = _Flush(memtable, last_position, published or {}, last_transaction, transactions)
         # Read without the lock, which an interrupt might leave locked: a commit advances the second
         # before it takes a flush out of the first.
         queued = any(other.memtable is memtable for other in tuple(self._queue))
@@ -221,6 +228,7 @@ class RegionFlusher:
                 last_position=flush.last_position,
                 published=flush.published,
                 last_transaction=flush.last_transaction,
+                transactions=flush.transactions,
                 check=self._check_goes_on,
                 merged=self._merged(),
             )
@@ -273,6 +281,7 @@ def commit_flush(
     last_position: int = 0,
     published: Mapping[str, int] | None = None,
     last_transaction: int = 0,
+    transactions: Sequence[TransactionName] = (),
     check: Callable[[], None] = lambda: None,
     merged: int = 0,
 ) -> RegionManifest:
@@ -285,11 +294,11 @@ def commit_flush(
 
     `last_position` is the position of the last WAL entry whose rows they hold, 0 for rows that were
     never in the WAL; `published` are the staged batches that they hold; `last_transaction` is the
-    position of their last committed intent; `merged` is the last generation of the region in a base
-    version. Raises FencedError when the claim is lost,
-    TableReplacedError when the region is gone or the first of them is merged there, and RepairError
-    when the region's current generation is not the first of them; calling again after another
-    error, such as OutcomeUnknownError, is safe.
+    position of their last committed intent, and `transactions` are those that they have rows of;
+    `merged` is the last generation of the region in a base version. Raises FencedError when the
+    claim is lost, TableReplacedError when the region is gone or the first of them is merged there,
+    and RepairError when the region's current generation is not the first of them; calling again
+    after another error, such as OutcomeUnknownError, is safe.
     """
     first, last = flushed[0], flushed[-1]
 
@@ -313,6 +322,7 @@ def commit_flush(
             "flushed_generations": (*latest.flushed_generations, *flushed),
             "published": latest_batches(latest.published, published or {}),
             "last_transaction": max(last_transaction, latest.last_transaction),
+            "transactions": latest_transactions(latest.transactions, transactions),
         }
 
     try:

@@ -14,6 +14,7 @@ from exec_nodes.resident.store import STORE
 from memwal_sql.state.memtable import MemTable
 from memwal_sql.state.replay import MakeMemTable, ReplayedMemTable
 from memwal_sql.state.tail import Mark
+from memwal_sql.storage.records.intent import Intent, TransactionName
 from memwal_sql.storage.records.transactions import Part
 from memwal_sql.write.back_pressure import MemoryBudget
 from memwal_sql.write.options import WriterOptions
@@ -43,8 +44,9 @@ class OpenGenerations:
     the position of the last entry of those that were flushed, 0 without any.
 
     `submit` gets every sealed MemTable once, in order, with the position of its last entry, the
-    staged batches that it holds, and the position of its last committed intent. `pass_over` gets
-    the position of a committed intent up to which nothing is unflushed.
+    staged batches that it holds, the position of its last committed intent, and the transactions
+    that it has rows of. `pass_over` gets the position of a committed intent up to which nothing is
+    unflushed.
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class OpenGenerations:
         replayed: Sequence[ReplayedMemTable],
         current_generation: int,
         make_memtable: MakeMemTable,
-        submit: Callable[[MemTable, int, Mapping[str, int], int], None],
+        submit: Callable[[MemTable, int, Mapping[str, int], int, Sequence[TransactionName]], None],
         pass_over: Callable[[int], None],
         options: WriterOptions,
         budget: MemoryBudget,
@@ -165,16 +167,19 @@ class OpenGenerations:
         generation.intent = True
         return generation
 
-    def mark(self, generation: OpenGeneration, position: int, parts: tuple[Part, ...]) -> None:
+    def mark(
+        self, generation: OpenGeneration, position: int, parts: tuple[Part, ...], intent: Intent
+    ) -> None:
         """Note a committed intent that is behind the rows of a generation."""
         memtable = generation.memtable
-        generation.marks.append(Mark(position, memtable.generation, memtable.rows, parts))
+        mark = Mark(position, memtable.generation, memtable.rows, parts, intent.name)
+        generation.marks.append(mark)
         self.last_transaction = position
 
-    def note_without_rows(self, position: int, parts: tuple[Part, ...]) -> None:
+    def note_without_rows(self, position: int, parts: tuple[Part, ...], intent: Intent) -> None:
         """A committed intent without rows is in the WAL at `position`."""
         active = self.active
-        self.mark(active, position, parts)
+        self.mark(active, position, parts, intent)
         active.last_position = position
         active.entries += 1
         self.seal_if_full()
@@ -192,15 +197,16 @@ class OpenGenerations:
         size: int = 0,
         position: int = 0,
         parts: tuple[Part, ...] = (),
+        intent: Intent | None = None,
     ) -> None:
         """Add the rows of an intent that is committed at `position`, or nothing where it was given
         up."""
         generation.intent = False
-        if batch is None:
+        if batch is None or intent is None:
             generation.unlanded -= 1
             self._submit_sealed()
             return
-        self.mark(generation, position, parts)
+        self.mark(generation, position, parts, intent)
         self.insert(generation, batch, size)
         self.landed(generation, 1, position)
 
@@ -268,6 +274,7 @@ class OpenGenerations:
                     generation.last_position,
                     generation.published,
                     generation.last_transaction,
+                    generation.transactions,
                 )
                 generation.submitted = True  # not before: an interrupt (Ctrl-C) may come anywhere
 

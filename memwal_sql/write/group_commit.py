@@ -168,26 +168,32 @@ class GroupCommit:
         """Write the entry of an intent that has begun; its position. Raises as `append`; the caller
         then `stop`s this writer."""
         generation = self._generations.active if write.generation is None else write.generation
+        write.intent = intent
         write.position = self._wal.append(
             write.batch, generation.memtable.generation, intent=intent
         )
         return write.position
 
-    def end_intent(self, write: PendingWrite, parts: tuple[Part, ...] = ()) -> None:
+    def end_intent(
+        self, write: PendingWrite, parts: tuple[Part, ...] = (), *, decided: bool = True
+    ) -> None:
         """Add the rows of a transaction that is committed with these `parts`, or, without any, give
-        its intent up. Others go on."""
+        its intent up. Others go on; the next entry has the verdict, if it is `decided`."""
         with self._lock:
             if self._intent is not write:
                 write.is_abandoned = True
                 self._changed.tell()
                 return
+            intent = write.intent
+            if decided and intent is not None and write.position:
+                self._wal.note(write.position, intent, bool(parts))
             if write.generation is not None and (parts or self._failure is None):
                 committed = write.batch if parts else None
                 self._generations.end_intent(
-                    write.generation, committed, write.size, write.position, parts
+                    write.generation, committed, write.size, write.position, parts, intent
                 )
-            elif parts:
-                self._generations.note_without_rows(write.position, parts)
+            elif parts and intent is not None:
+                self._generations.note_without_rows(write.position, parts, intent)
             self._landed, self._end = write.ticket, max(self._end, write.position)
             self._end_commit()
 

@@ -141,6 +141,7 @@ class RegionOpener:
                 entry_schema(self.info.schema, self.base.lance_schema),
                 self.options.flushed_within_s,
                 not self.options.takes_turns,
+                won.notes,
             ),
             make_flusher=lambda writer: RegionFlusher(
                 claim=won.claim,

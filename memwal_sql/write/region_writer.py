@@ -115,7 +115,7 @@ class RegionWriter(GroupCommit):
             flushed, oldest = self._generations.flushed, self._generations.oldest
         after = max(flushed, manifest.replay_after_wal_entry_position)
         end = 1 + max([after, *(memtable.last_position for memtable in memtables)])
-        replayed = Replay(wal, oldest, self._make_memtable, memtables)
+        replayed = Replay(wal, oldest, self._make_memtable, memtables, self._wal.notes)
         return ReplayedLog(manifest, replayed, after, end, end)
 
     def probe(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from uuid import UUID
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from memwal_sql.errors import (
     WriterFailedError,
 )
 from memwal_sql.storage.deadlines import unbounded
-from memwal_sql.storage.records.intent import Intent
+from memwal_sql.storage.records.intent import MOST_NOTES, Intent, Note
 from memwal_sql.storage.wal.log import Wal, encode_entry, encode_fence
 from memwal_sql.telemetry import WRITTEN_ROWS, Attributes
 from memwal_sql.write.claim import fenced
@@ -35,8 +36,10 @@ class WalWriter:
         schema: pa.Schema,
         flushed_within: int | None = None,
         keeps_region: bool = False,
+        notes: Iterable[Note] = (),
     ) -> None:
-        """`flushed_within` and `keeps_region` are those of `WalEntry`."""
+        """`flushed_within` and `keeps_region` are those of `WalEntry`. `notes` go into the first
+        entry."""
         self._wal = wal
         self._region_id = region_id
         self._epoch = epoch
@@ -44,6 +47,16 @@ class WalWriter:
         self._schema = schema
         self._flushed_within = flushed_within
         self._keeps_region = keeps_region
+        self._notes = tuple(notes)
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """What the next entry will say of intents before it."""
+        return self._notes
+
+    def note(self, position: int, intent: Intent, counts: bool) -> None:
+        """Let the next entry say whether an intent counts."""
+        self._notes = (*self._notes, Note(position, intent.name, counts))[-MOST_NOTES:]
 
     @property
     def attributes(self) -> Attributes:
@@ -83,9 +96,10 @@ class WalWriter:
         Raises FencedError (nothing was written), WriterFailedError (the message says whether the
         rows may have been written) and CorruptFileError.
         """
+        notes = self._notes
         stored = pa.RecordBatch.from_arrays(batch.columns, schema=self._schema)
         if intent is not None and not stored.num_rows:
-            data = encode_fence(writer_epoch=self._epoch, intent=intent)
+            data = encode_fence(writer_epoch=self._epoch, intent=intent, notes=notes)
         else:
             data = encode_entry(
                 stored,
@@ -95,6 +109,7 @@ class WalWriter:
                 flushed_within=self._flushed_within,
                 keeps_region=self._keeps_region,
                 intent=intent,
+                notes=notes,
             )
         while True:
             position = self._next
@@ -121,6 +136,7 @@ class WalWriter:
                 ) from error
             self._next = position + 1
             if other is None:
+                self._notes = self._notes[len(notes) :]
                 WRITTEN_ROWS(batch.num_rows, self._wal.attributes)
                 return position
             if other.writer_epoch > self._epoch:

@@ -58,17 +58,32 @@ def test_that_there_is_no_record_is_no_answer_for_who_asks_later(within: Any) ->
     assert [answer.result(30) for answer in later] == [True, True]
 
 
-def test_an_intent_whose_home_is_gone_counts() -> None:
-    """What was acknowledged is never lost, and no sibling is left there."""
+def test_an_intent_whose_home_is_gone_does_not_count_unless_somebody_says_so() -> None:
+    """Its log, any other log of the table, or a record that the home has left to the table."""
     home, incarnation, region = MemoryStore("memory://home"), uuid4(), uuid4()
     write_record(home, incarnation)
     here = Intent("x", "../home", incarnation)
     gone = Intent("x", "../home", uuid4())
-    verdicts = Verdicts(uuid4(), lambda _: home)
-    assert verdicts.verdict(region, here, 1) is None
-    assert verdicts.verdict(region, gone, 1) is True
-    nowhere = Verdicts(uuid4(), lambda _: MemoryStore("memory://nowhere"))
-    assert nowhere.verdict(region, here, 1) is True
+    own, nowhere, table = MemoryStore("memory://own"), MemoryStore("memory://nowhere"), uuid4()
+
+    def asked(intent: Intent, *, elsewhere: bool = False, noted: bool | None = None) -> bool | None:
+        homes = {"": own, "../home": home if intent is not nothing else nowhere}
+        verdicts = Verdicts(table, homes.__getitem__, lambda _: elsewhere)
+        return verdicts.verdict(region, intent, 1, lambda: noted)
+
+    nothing = Intent("x", "../home", incarnation, "ab")
+    assert asked(here) is None
+    for said in (True, False):
+        assert asked(here, noted=said) is said
+    for intent in (gone, nothing):
+        assert asked(intent) is False
+        assert asked(intent, elsewhere=True) is True
+        for said in (True, False):
+            assert asked(intent, noted=said, elsewhere=True) is said
+    Transactions(home).commit("x", [Part("", table, region, 1, 1)])
+    Transactions(home).hand_over("x", incarnation, Transactions(own))
+    assert asked(nothing) is True
+    assert asked(here) is True
 
 
 def test_places_of_other_tables() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 
 from exec_nodes.base.tasks import map_concurrently
 from memwal_sql.errors import MemWalError, NotFoundError
@@ -17,6 +18,7 @@ from memwal_sql.maintain.checks.state import CheckedRegion, CheckState, EntryHea
 from memwal_sql.maintain.gc.parts import Parts, PartState
 from memwal_sql.maintain.gc.transactions import KEPT_SECONDS
 from memwal_sql.storage import paths
+from memwal_sql.storage.records.intent import Intent
 from memwal_sql.storage.records.transactions import (
     TRANSACTIONS_FOLDER,
     TransactionRecord,
@@ -27,6 +29,11 @@ from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.region.versions import RegionManifests
 
 _RECORD = "restore the file from a copy; without one, the transaction counts as not committed"
+_HOMELESS = (
+    "restore that table, or copy both where this one is a copy; if the transaction was committed, "
+    "upsert its rows again"
+)
+_LOST_RECORD = "restore it from a copy: without it, other regions may lack rows of the transaction"
 _REFUSED = "compare the rows of its keys with what they should be, and upsert or delete these again"
 _DECIDE = "memwal_sql.outcome() decides whether it is committed"
 
@@ -35,7 +42,7 @@ def check_transactions(state: CheckState) -> Iterator[Finding | Probe]:
     """Protocol rules T4, T8 and T14."""
     yield Probe("the records of transactions", TRANSACTIONS_FOLDER, _records(state))
     context = state.context
-    verdicts = Verdicts(context.incarnation, context.home)  # what was read before may be gone
+    verdicts = context.new_verdicts()  # what was read before may be gone
     for region in state.regions:
         for place, head in enumerate(state.heads[region.region_id]):
             if head.intent is not None:
@@ -84,7 +91,10 @@ def _intent(
     head, behind = heads[place], heads[place + 1 :]
     if head.intent is None:
         return
-    verdict = verdicts.verdict(region.region_id, head.intent, head.position)
+    intent, wal = head.intent, state.context.wal(region.region_id)
+    noted = partial(wal.noted, intent, head.position, head.epoch)
+    verdict = verdicts.verdict(region.region_id, intent, head.position, noted)
+    unflushed = head.position > region.flushed
     name = f"the entry at position {head.position} is of transaction {head.intent.id}, which"
     path = paths.wal_path(region.region_id, head.position)
     if verdict is None and head.position > region.flushed and _is_recent(region, head):
@@ -93,6 +103,12 @@ def _intent(
         if claims & writers:
             what = f"{name} has no record, though the region was claimed, and written, since"
             yield error(path, f"{what}: its rows are left out", _RECORD)
+    elif verdict is False and unflushed and head.rows and verdicts.is_homeless(intent):
+        what = f"{name} has no verdict, as the table with its record, at {intent.home}, is gone"
+        yield error(path, f"{what}: its {head.rows} rows are left out", _HOMELESS)
+    elif verdict and unflushed and _is_record_lost(verdicts, intent):
+        what = f"{name} was committed, as a later entry says, but its record is missing"
+        yield error(path, what, _LOST_RECORD)
     elif not verdict and head.rows and head.position <= region.flushed:
         natives = {h.epoch for h in behind if h.is_claim and h.is_native}
         if natives and _flushed_by(state, region, head.position) in natives:
@@ -101,6 +117,13 @@ def _intent(
                 decided, remedy = "nobody has decided over", f"{_DECIDE}; if not, {_REFUSED}"
             what = f"{name} {decided}, but native code has flushed its {head.rows} rows"
             yield error(path, what, remedy)
+
+
+def _is_record_lost(verdicts: Verdicts, intent: Intent) -> bool:
+    record = verdicts.record(intent)
+    if record is not None and record.committed:
+        return False
+    return not (intent.home and verdicts.is_home_gone(intent))
 
 
 def _is_recent(region: CheckedRegion, head: EntryHead) -> bool:

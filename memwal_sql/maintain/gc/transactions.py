@@ -3,12 +3,14 @@
 A record *committed* says of the intents that it lists that they count, for as long as somebody may
 read one: until each is flushed and its entry is gone. An entry that a checkpoint holds is not gone.
 Nobody needs the verdict over an intent without rows once that is flushed. A record *aborted* keeps
-a coordinator that slept from committing, which has an hour for that (`write/coordinator`).
+a coordinator that slept from committing, which has an hour for that (`write/coordinator`). A record
+that a dropped table has handed over is needed for the intents of this table alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from uuid import UUID
 
 from memwal_sql.errors import MemWalError
@@ -22,6 +24,7 @@ from memwal_sql.storage.records.transactions import (
     TransactionRecord,
     Transactions,
     attempt_of,
+    handed_records,
     listed_records,
 )
 from memwal_sql.storage.region.manifest import RegionManifest
@@ -39,14 +42,19 @@ class RecordCollection:
     ) -> None:
         self._records = Transactions(context.store)
         self._listed = listed_records(survey.transactions)
+        self._handed = handed_records(survey.transactions)
+        self._context = context
         self._parts = Parts(context, survey, manifests)
 
     def old(self, now: float, grace: float) -> list[tuple[str, ObjectMeta]]:
         """The records that are old enough, by id, of which no later attempt has a record: who asks
         for an id goes from one attempt to the next."""
         before = now - max(grace, KEPT_SECONDS)
+        handed = [
+            (t, m) for t, m in self._handed if m.modified is not None and m.modified <= before
+        ]
         last = {attempt_of(each)[0]: each for each in sorted(self._listed, key=attempt_of)}
-        return [
+        return handed + [
             (transaction, meta)
             for transaction, meta in sorted(self._listed.items())
             if meta.modified is not None
@@ -59,13 +67,20 @@ class RecordCollection:
         it is damaged or another table can't be read: a check names these."""
         transaction, meta = old
         try:
-            record = self._records.read(transaction)
-            needed = record is None or not all(map(self._is_done, record.parts))
+            record = self._records.read_at(transaction, meta.path)
+            needed = record is None or not all(map(self._is_done, self._needing(record, meta)))
         except MemWalError:
             return None
         if record is None or needed:
             return None
         return Garbage(Kind.TRANSACTION, None, meta.path, meta.size, _reason(record), (meta.path,))
+
+    def _needing(self, record: TransactionRecord, meta: ObjectMeta) -> Iterable[Part]:
+        """The parts that a record is kept for."""
+        if all(meta is not other for _, other in self._handed):
+            return record.parts
+        own = self._context.incarnation
+        return [replace(part, table="") for part in record.parts if part.incarnation == own]
 
     def _is_done(self, part: Part) -> bool:
         state = self._parts.state(part)

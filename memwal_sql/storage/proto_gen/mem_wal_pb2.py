@@ -14,7 +14,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*memwal_sql/storage/proto_gen/mem_wal.proto\x12\x12memwal_sql.storage\"\x14\n\x04UUID\x12\x0c\n\x04uuid\x18\x01 \x01(\x0c\"\x85\x04\n\x0eRegionManifest\x12+\n\tregion_id\x18\x0b \x01(\x0b\x32\x18.memwal_sql.storage.UUID\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x16\n\x0eregion_spec_id\x18\n \x01(\r\x12\x36\n\rregion_values\x18\x0e \x03(\x0b\x32\x1f.memwal_sql.storage.RegionValue\x12\x14\n\x0cwriter_epoch\x18\x02 \x01(\x04\x12\'\n\x1freplay_after_wal_entry_position\x18\x03 \x01(\x04\x12$\n\x1cwal_entry_position_last_seen\x18\x04 \x01(\x04\x12\x1a\n\x12\x63urrent_generation\x18\x06 \x01(\x04\x12\x42\n\x13\x66lushed_generations\x18\x08 \x03(\x0b\x32%.memwal_sql.storage.FlushedGeneration\x12\x30\n\x06status\x18\x0f \x01(\x0e\x32 .memwal_sql.storage.RegionStatus\x12\x0f\n\x05nonce\x18\xa1\x8d\x06 \x01(\x0c\x12\x37\n\tpublished\x18\xa3\x8d\x06 \x03(\x0b\x32\".memwal_sql.storage.PublishedBatch\x12\x1a\n\x10last_transaction\x18\xa4\x8d\x06 \x01(\x04J\x08\x08\xa2\x8d\x06\x10\xa3\x8d\x06\"4\n\x0ePublishedBatch\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\x03\"V\n\x0bRegionValue\x12\x10\n\x08\x66ield_id\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c\x12\x11\n\x07is_null\x18\xa1\x8d\x06 \x01(\x08\x12\x13\n\ttype_name\x18\xa2\x8d\x06 \x01(\t\"\xfd\x01\n\x11\x46lushedGeneration\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x1c\n\x0fin_memory_bytes\x18\x03 \x01(\x04H\x00\x88\x01\x01\x12\x1a\n\rphysical_rows\x18\x04 \x01(\x04H\x01\x88\x01\x01\x12\x1e\n\x11primary_key_bytes\x18\x05 \x01(\x04H\x02\x88\x01\x01\x12\x1d\n\x0e\x62loom_checksum\x18\xa1\x8d\x06 \x01(\x07H\x03\x88\x01\x01\x42\x12\n\x10_in_memory_bytesB\x10\n\x0e_physical_rowsB\x14\n\x12_primary_key_bytesB\x11\n\x0f_bloom_checksum\"\xa9\x04\n\x12MemWalIndexDetails\x12\x1a\n\x12snapshot_ts_millis\x18\x01 \x01(\x03\x12\x13\n\x0bnum_regions\x18\x02 \x01(\r\x12\x1d\n\x10inline_snapshots\x18\x03 \x01(\x0cH\x00\x88\x01\x01\x12\x34\n\x0cregion_specs\x18\x07 \x03(\x0b\x32\x1e.memwal_sql.storage.RegionSpec\x12\x1a\n\x12maintained_indexes\x18\x08 \x03(\t\x12@\n\x12merged_generations\x18\t \x03(\x0b\x32$.memwal_sql.storage.MergedGeneration\x12?\n\rindex_catchup\x18\n \x03(\x0b\x32(.memwal_sql.storage.IndexCatchupProgress\x12`\n\x16writer_config_defaults\x18\x0b \x03(\x0b\x32@.memwal_sql.storage.MemWalIndexDetails.WriterConfigDefaultsEntry\x12!\n\x14maintain_all_indexes\x18\x0c \x01(\x08H\x01\x88\x01\x01\x1a;\n\x19WriterConfigDefaultsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x13\n\x11_inline_snapshotsB\x17\n\x15_maintain_all_indexes\"/\n\x17OlderMemWalIndexDetails\x12\x14\n\x0cmem_wal_list\x18\x01 \x03(\x0c\"N\n\nRegionSpec\x12\x0f\n\x07spec_id\x18\x01 \x01(\r\x12/\n\x06\x66ields\x18\x02 \x03(\x0b\x32\x1f.memwal_sql.storage.RegionField\"\x8e\x02\n\x0bRegionField\x12\x10\n\x08\x66ield_id\x18\x01 \x01(\t\x12\x12\n\nsource_ids\x18\x02 \x03(\x05\x12\x16\n\ttransform\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x17\n\nexpression\x18\x04 \x01(\tH\x01\x88\x01\x01\x12\x13\n\x0bresult_type\x18\x05 \x01(\t\x12\x43\n\nparameters\x18\x06 \x03(\x0b\x32/.memwal_sql.storage.RegionField.ParametersEntry\x1a\x31\n\x0fParametersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0c\n\n_transformB\r\n\x0b_expression\"S\n\x10MergedGeneration\x12+\n\tregion_id\x18\x01 \x01(\x0b\x32\x18.memwal_sql.storage.UUID\x12\x12\n\ngeneration\x18\x02 \x01(\x04\"o\n\x14IndexCatchupProgress\x12\x12\n\nindex_name\x18\x01 \x01(\t\x12\x43\n\x15\x63\x61ught_up_generations\x18\x02 \x03(\x0b\x32$.memwal_sql.storage.MergedGeneration*&\n\x0cRegionStatus\x12\n\n\x06\x41\x43TIVE\x10\x00\x12\n\n\x06SEALED\x10\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*memwal_sql/storage/proto_gen/mem_wal.proto\x12\x12memwal_sql.storage\"\x14\n\x04UUID\x12\x0c\n\x04uuid\x18\x01 \x01(\x0c\"\xc5\x04\n\x0eRegionManifest\x12+\n\tregion_id\x18\x0b \x01(\x0b\x32\x18.memwal_sql.storage.UUID\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x16\n\x0eregion_spec_id\x18\n \x01(\r\x12\x36\n\rregion_values\x18\x0e \x03(\x0b\x32\x1f.memwal_sql.storage.RegionValue\x12\x14\n\x0cwriter_epoch\x18\x02 \x01(\x04\x12\'\n\x1freplay_after_wal_entry_position\x18\x03 \x01(\x04\x12$\n\x1cwal_entry_position_last_seen\x18\x04 \x01(\x04\x12\x1a\n\x12\x63urrent_generation\x18\x06 \x01(\x04\x12\x42\n\x13\x66lushed_generations\x18\x08 \x03(\x0b\x32%.memwal_sql.storage.FlushedGeneration\x12\x30\n\x06status\x18\x0f \x01(\x0e\x32 .memwal_sql.storage.RegionStatus\x12\x0f\n\x05nonce\x18\xa1\x8d\x06 \x01(\x0c\x12\x37\n\tpublished\x18\xa3\x8d\x06 \x03(\x0b\x32\".memwal_sql.storage.PublishedBatch\x12\x1a\n\x10last_transaction\x18\xa4\x8d\x06 \x01(\x04\x12>\n\x0ctransactions\x18\xa5\x8d\x06 \x03(\x0b\x32&.memwal_sql.storage.FlushedTransactionJ\x08\x08\xa2\x8d\x06\x10\xa3\x8d\x06\"1\n\x12\x46lushedTransaction\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\t\"4\n\x0ePublishedBatch\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\x03\"V\n\x0bRegionValue\x12\x10\n\x08\x66ield_id\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c\x12\x11\n\x07is_null\x18\xa1\x8d\x06 \x01(\x08\x12\x13\n\ttype_name\x18\xa2\x8d\x06 \x01(\t\"\xfd\x01\n\x11\x46lushedGeneration\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x1c\n\x0fin_memory_bytes\x18\x03 \x01(\x04H\x00\x88\x01\x01\x12\x1a\n\rphysical_rows\x18\x04 \x01(\x04H\x01\x88\x01\x01\x12\x1e\n\x11primary_key_bytes\x18\x05 \x01(\x04H\x02\x88\x01\x01\x12\x1d\n\x0e\x62loom_checksum\x18\xa1\x8d\x06 \x01(\x07H\x03\x88\x01\x01\x42\x12\n\x10_in_memory_bytesB\x10\n\x0e_physical_rowsB\x14\n\x12_primary_key_bytesB\x11\n\x0f_bloom_checksum\"\xa9\x04\n\x12MemWalIndexDetails\x12\x1a\n\x12snapshot_ts_millis\x18\x01 \x01(\x03\x12\x13\n\x0bnum_regions\x18\x02 \x01(\r\x12\x1d\n\x10inline_snapshots\x18\x03 \x01(\x0cH\x00\x88\x01\x01\x12\x34\n\x0cregion_specs\x18\x07 \x03(\x0b\x32\x1e.memwal_sql.storage.RegionSpec\x12\x1a\n\x12maintained_indexes\x18\x08 \x03(\t\x12@\n\x12merged_generations\x18\t \x03(\x0b\x32$.memwal_sql.storage.MergedGeneration\x12?\n\rindex_catchup\x18\n \x03(\x0b\x32(.memwal_sql.storage.IndexCatchupProgress\x12`\n\x16writer_config_defaults\x18\x0b \x03(\x0b\x32@.memwal_sql.storage.MemWalIndexDetails.WriterConfigDefaultsEntry\x12!\n\x14maintain_all_indexes\x18\x0c \x01(\x08H\x01\x88\x01\x01\x1a;\n\x19WriterConfigDefaultsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x13\n\x11_inline_snapshotsB\x17\n\x15_maintain_all_indexes\"/\n\x17OlderMemWalIndexDetails\x12\x14\n\x0cmem_wal_list\x18\x01 \x03(\x0c\"N\n\nRegionSpec\x12\x0f\n\x07spec_id\x18\x01 \x01(\r\x12/\n\x06\x66ields\x18\x02 \x03(\x0b\x32\x1f.memwal_sql.storage.RegionField\"\x8e\x02\n\x0bRegionField\x12\x10\n\x08\x66ield_id\x18\x01 \x01(\t\x12\x12\n\nsource_ids\x18\x02 \x03(\x05\x12\x16\n\ttransform\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x17\n\nexpression\x18\x04 \x01(\tH\x01\x88\x01\x01\x12\x13\n\x0bresult_type\x18\x05 \x01(\t\x12\x43\n\nparameters\x18\x06 \x03(\x0b\x32/.memwal_sql.storage.RegionField.ParametersEntry\x1a\x31\n\x0fParametersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0c\n\n_transformB\r\n\x0b_expression\"S\n\x10MergedGeneration\x12+\n\tregion_id\x18\x01 \x01(\x0b\x32\x18.memwal_sql.storage.UUID\x12\x12\n\ngeneration\x18\x02 \x01(\x04\"o\n\x14IndexCatchupProgress\x12\x12\n\nindex_name\x18\x01 \x01(\t\x12\x43\n\x15\x63\x61ught_up_generations\x18\x02 \x03(\x0b\x32$.memwal_sql.storage.MergedGeneration*&\n\x0cRegionStatus\x12\n\n\x06\x41\x43TIVE\x10\x00\x12\n\n\x06SEALED\x10\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -25,32 +25,34 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_MEMWALINDEXDETAILS_WRITERCONFIGDEFAULTSENTRY']._serialized_options = b'8\001'
   _globals['_REGIONFIELD_PARAMETERSENTRY']._loaded_options = None
   _globals['_REGIONFIELD_PARAMETERSENTRY']._serialized_options = b'8\001'
-  _globals['_REGIONSTATUS']._serialized_start=2162
-  _globals['_REGIONSTATUS']._serialized_end=2200
+  _globals['_REGIONSTATUS']._serialized_start=2277
+  _globals['_REGIONSTATUS']._serialized_end=2315
   _globals['_UUID']._serialized_start=66
   _globals['_UUID']._serialized_end=86
   _globals['_REGIONMANIFEST']._serialized_start=89
-  _globals['_REGIONMANIFEST']._serialized_end=606
-  _globals['_PUBLISHEDBATCH']._serialized_start=608
-  _globals['_PUBLISHEDBATCH']._serialized_end=660
-  _globals['_REGIONVALUE']._serialized_start=662
-  _globals['_REGIONVALUE']._serialized_end=748
-  _globals['_FLUSHEDGENERATION']._serialized_start=751
-  _globals['_FLUSHEDGENERATION']._serialized_end=1004
-  _globals['_MEMWALINDEXDETAILS']._serialized_start=1007
-  _globals['_MEMWALINDEXDETAILS']._serialized_end=1560
-  _globals['_MEMWALINDEXDETAILS_WRITERCONFIGDEFAULTSENTRY']._serialized_start=1455
-  _globals['_MEMWALINDEXDETAILS_WRITERCONFIGDEFAULTSENTRY']._serialized_end=1514
-  _globals['_OLDERMEMWALINDEXDETAILS']._serialized_start=1562
-  _globals['_OLDERMEMWALINDEXDETAILS']._serialized_end=1609
-  _globals['_REGIONSPEC']._serialized_start=1611
-  _globals['_REGIONSPEC']._serialized_end=1689
-  _globals['_REGIONFIELD']._serialized_start=1692
-  _globals['_REGIONFIELD']._serialized_end=1962
-  _globals['_REGIONFIELD_PARAMETERSENTRY']._serialized_start=1884
-  _globals['_REGIONFIELD_PARAMETERSENTRY']._serialized_end=1933
-  _globals['_MERGEDGENERATION']._serialized_start=1964
-  _globals['_MERGEDGENERATION']._serialized_end=2047
-  _globals['_INDEXCATCHUPPROGRESS']._serialized_start=2049
-  _globals['_INDEXCATCHUPPROGRESS']._serialized_end=2160
+  _globals['_REGIONMANIFEST']._serialized_end=670
+  _globals['_FLUSHEDTRANSACTION']._serialized_start=672
+  _globals['_FLUSHEDTRANSACTION']._serialized_end=721
+  _globals['_PUBLISHEDBATCH']._serialized_start=723
+  _globals['_PUBLISHEDBATCH']._serialized_end=775
+  _globals['_REGIONVALUE']._serialized_start=777
+  _globals['_REGIONVALUE']._serialized_end=863
+  _globals['_FLUSHEDGENERATION']._serialized_start=866
+  _globals['_FLUSHEDGENERATION']._serialized_end=1119
+  _globals['_MEMWALINDEXDETAILS']._serialized_start=1122
+  _globals['_MEMWALINDEXDETAILS']._serialized_end=1675
+  _globals['_MEMWALINDEXDETAILS_WRITERCONFIGDEFAULTSENTRY']._serialized_start=1570
+  _globals['_MEMWALINDEXDETAILS_WRITERCONFIGDEFAULTSENTRY']._serialized_end=1629
+  _globals['_OLDERMEMWALINDEXDETAILS']._serialized_start=1677
+  _globals['_OLDERMEMWALINDEXDETAILS']._serialized_end=1724
+  _globals['_REGIONSPEC']._serialized_start=1726
+  _globals['_REGIONSPEC']._serialized_end=1804
+  _globals['_REGIONFIELD']._serialized_start=1807
+  _globals['_REGIONFIELD']._serialized_end=2077
+  _globals['_REGIONFIELD_PARAMETERSENTRY']._serialized_start=1999
+  _globals['_REGIONFIELD_PARAMETERSENTRY']._serialized_end=2048
+  _globals['_MERGEDGENERATION']._serialized_start=2079
+  _globals['_MERGEDGENERATION']._serialized_end=2162
+  _globals['_INDEXCATCHUPPROGRESS']._serialized_start=2164
+  _globals['_INDEXCATCHUPPROGRESS']._serialized_end=2275
 # @@protoc_insertion_point(module_scope)

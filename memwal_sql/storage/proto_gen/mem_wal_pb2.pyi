@@ -20,7 +20,7 @@ class UUID(_message.Message):
     def __init__(self, uuid: _Optional[bytes] = ...) -> None: ...
 
 class RegionManifest(_message.Message):
-    __slots__ = ("region_id", "version", "region_spec_id", "region_values", "writer_epoch", "replay_after_wal_entry_position", "wal_entry_position_last_seen", "current_generation", "flushed_generations", "status", "nonce", "published", "last_transaction")
+    __slots__ = ("region_id", "version", "region_spec_id", "region_values", "writer_epoch", "replay_after_wal_entry_position", "wal_entry_position_last_seen", "current_generation", "flushed_generations", "status", "nonce", "published", "last_transaction", "transactions")
     REGION_ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     REGION_SPEC_ID_FIELD_NUMBER: _ClassVar[int]
@@ -34,6 +34,7 @@ class RegionManifest(_message.Message):
     NONCE_FIELD_NUMBER: _ClassVar[int]
     PUBLISHED_FIELD_NUMBER: _ClassVar[int]
     LAST_TRANSACTION_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
     region_id: UUID
     version: int
     region_spec_id: int
@@ -47,7 +48,16 @@ class RegionManifest(_message.Message):
     nonce: bytes
     published: _containers.RepeatedCompositeFieldContainer[PublishedBatch]
     last_transaction: int
-    def __init__(self, region_id: _Optional[_Union[UUID, _Mapping]] = ..., version: _Optional[int] = ..., region_spec_id: _Optional[int] = ..., region_values: _Optional[_Iterable[_Union[RegionValue, _Mapping]]] = ..., writer_epoch: _Optional[int] = ..., replay_after_wal_entry_position: _Optional[int] = ..., wal_entry_position_last_seen: _Optional[int] = ..., current_generation: _Optional[int] = ..., flushed_generations: _Optional[_Iterable[_Union[FlushedGeneration, _Mapping]]] = ..., status: _Optional[_Union[RegionStatus, str]] = ..., nonce: _Optional[bytes] = ..., published: _Optional[_Iterable[_Union[PublishedBatch, _Mapping]]] = ..., last_transaction: _Optional[int] = ...) -> None: ...
+    transactions: _containers.RepeatedCompositeFieldContainer[FlushedTransaction]
+    def __init__(self, region_id: _Optional[_Union[UUID, _Mapping]] = ..., version: _Optional[int] = ..., region_spec_id: _Optional[int] = ..., region_values: _Optional[_Iterable[_Union[RegionValue, _Mapping]]] = ..., writer_epoch: _Optional[int] = ..., replay_after_wal_entry_position: _Optional[int] = ..., wal_entry_position_last_seen: _Optional[int] = ..., current_generation: _Optional[int] = ..., flushed_generations: _Optional[_Iterable[_Union[FlushedGeneration, _Mapping]]] = ..., status: _Optional[_Union[RegionStatus, str]] = ..., nonce: _Optional[bytes] = ..., published: _Optional[_Iterable[_Union[PublishedBatch, _Mapping]]] = ..., last_transaction: _Optional[int] = ..., transactions: _Optional[_Iterable[_Union[FlushedTransaction, _Mapping]]] = ...) -> None: ...
+
+class FlushedTransaction(_message.Message):
+    __slots__ = ("id", "attempt")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    attempt: str
+    def __init__(self, id: _Optional[str] = ..., attempt: _Optional[str] = ...) -> None: ...
 
 class PublishedBatch(_message.Message):
     __slots__ = ("query_id", "batch_id")

@@ -9,13 +9,22 @@ from __future__ import annotations
 import json
 import posixpath
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from memwal_sql.storage.decoding import json_object
+from memwal_sql.storage.decoding import json_object, whole_number
 
+_ATTEMPT = re.compile(r"[0-9a-f]{0,32}")
 TRANSACTION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}(~[1-9][0-9]{0,5})?")
 """An id; `~` and a number follow the id of a caller in its later attempts."""
+
+MOST_NOTES = 64
+"""Of one entry. There are more than one or two only behind what native code or older versions
+wrote."""
+
+TransactionName = tuple[str, str]
+"""The id of a transaction, and its attempt."""
 
 _UP = ".."
 _MOST_NAMES = 2
@@ -30,25 +39,82 @@ class Intent:
         home: where the table with its record is, relative to this table's folder: "" for this
             table, else such as `../accounts`.
         incarnation: the incarnation of that table.
+        attempt: hex digits that tell it from other transactions that were given its id; "" where
+            an older version of this package wrote it.
     """
 
     id: str
     home: str
     incarnation: UUID
+    attempt: str = ""
+
+    @property
+    def name(self) -> TransactionName:
+        """Tells the transaction from all others of any table; "" is no attempt."""
+        return self.id, self.attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What an entry says of an intent before it in the same log: whether it counts.
+
+    The writer of the entry knows that for certain, so it holds where the record is lost, or home
+    is gone (`spec/Verdict.tla`).
+    """
+
+    position: int
+    transaction: TransactionName
+    counts: bool
+
+
+def encode_notes(notes: Sequence[Note]) -> bytes:
+    """The JSON that an entry has."""
+    return json.dumps(
+        [
+            {"position": n.position, "id": n.transaction[0], "attempt": n.transaction[1]}
+            | {"counts": n.counts}
+            for n in notes
+        ]
+    ).encode()
+
+
+def decode_notes(data: bytes) -> tuple[Note, ...]:
+    """The notes of an entry. Raises what `decoding` takes."""
+    content = json.loads(data)
+    if not isinstance(content, list):
+        raise TypeError("it has notes that are not a list")
+    return tuple(
+        Note(
+            whole_number(each["position"], 1),
+            transaction_name(each["id"], each["attempt"]),
+            each["counts"] is True,
+        )
+        for each in content
+    )
+
+
+def transaction_name(transaction: str, attempt: str) -> TransactionName:
+    """A name that was stored. Raises what `decoding` takes."""
+    if not TRANSACTION_ID.fullmatch(transaction):
+        raise ValueError(f"{transaction!r} is not the id of a transaction")
+    if not _ATTEMPT.fullmatch(attempt):
+        raise ValueError(f"{attempt!r} does not tell transactions with one id apart")
+    return transaction, attempt
 
 
 def encode_intent(intent: Intent) -> bytes:
     """The JSON that an entry has."""
     content = {"id": intent.id, "home": intent.home, "incarnation": str(intent.incarnation)}
+    if intent.attempt:
+        content["attempt"] = intent.attempt
     return json.dumps(content).encode()
 
 
 def decode_intent(data: bytes) -> Intent:
     """The intent of an entry. Raises what `decoding` takes."""
     content = json_object(data)
-    intent = Intent(content["id"], content["home"], UUID(content["incarnation"]))
-    if not TRANSACTION_ID.fullmatch(intent.id):
-        raise ValueError(f"{intent.id!r} is not the id of a transaction")
+    name = transaction_name(content["id"], content.get("attempt", ""))
+    intent = Intent(name[0], content["home"], UUID(content["incarnation"]), name[1])
     if not is_relative(intent.home):
         raise ValueError(f"{intent.home!r} is not the place of another table")
     return intent

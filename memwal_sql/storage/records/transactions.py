@@ -28,9 +28,14 @@ MOST_PARTS = 256
 """The participants that a transaction may have: its record stays small, and so many regions stand
 still while it is written."""
 
+LONGEST_SECONDS = 3600.0
+"""The time that a coordinator has from its intents to its record. A record *aborted* stays for 7
+days, and one that slept for longer might otherwise commit after it is gone."""
+
 TRANSACTIONS_FOLDER = f"{RECORD_FOLDER}/transactions"
 
 _SUFFIX = ".json"
+_HANDED = "@"  # is in no id
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _COMMITTED, _ABORTED = "committed", "aborted"
 MOST_SHOWN = 1000
@@ -88,6 +93,17 @@ class TransactionRecord:
         return any(part.place == place and part.position == position for part in self.parts)
 
 
+def handed_records(listed: Iterable[ObjectMeta]) -> list[tuple[str, ObjectMeta]]:
+    """The records that other tables have handed over among the objects of `TRANSACTIONS_FOLDER`, by
+    the id of their transaction."""
+    named = ((meta.path.rpartition("/")[2].partition(_HANDED), meta) for meta in listed)
+    return [
+        (name[0], meta)
+        for name, meta in named
+        if name[2].endswith(_SUFFIX) and TRANSACTION_ID.fullmatch(name[0])
+    ]
+
+
 def new_transaction_id(now: datetime) -> str:
     """26 characters, a ULID: ids of later milliseconds sort behind earlier ones."""
     number = int(now.timestamp() * 1000) << 80 | secrets.randbits(80)
@@ -130,11 +146,25 @@ class Transactions:
 
     def read(self, transaction_id: str) -> TransactionRecord | None:
         """A record; None if there is none. Raises CorruptFileError."""
+        return self.read_at(transaction_id, self.path(transaction_id))
+
+    def read_handed(self, transaction_id: str, home: UUID) -> TransactionRecord | None:
+        """A record that another table, of this incarnation, has handed over; None without one."""
+        return self.read_at(transaction_id, self._handed_path(transaction_id, home))
+
+    def read_at(self, transaction_id: str, path: str) -> TransactionRecord | None:
+        """A record that is at a path. Raises as `read`."""
         try:
-            data = self._store.get(self.path(transaction_id))
+            data = self._store.get(path)
         except NotFoundError:
             return None
         return self._decode(transaction_id, data)
+
+    def hand_over(self, transaction_id: str, home: UUID, to: Transactions) -> None:
+        """Give another table of the transaction the record, as this one, of the incarnation `home`,
+        is about to be deleted."""
+        path = to._handed_path(transaction_id, home)
+        settle_put(to._store, path, self._store.get(self.path(transaction_id)))
 
     def commit(
         self,
@@ -179,6 +209,9 @@ class Transactions:
     def delete(self, ids: Iterable[str]) -> None:
         """Remove records that nobody needs any more."""
         self._store.delete([self.path(transaction_id) for transaction_id in ids])
+
+    def _handed_path(self, transaction_id: str, home: UUID) -> str:
+        return f"{TRANSACTIONS_FOLDER}/{transaction_id}{_HANDED}{home}{_SUFFIX}"
 
     def _put(self, transaction_id: str, content: Mapping[str, Any]) -> TransactionRecord:
         time = self._clock().isoformat(timespec="milliseconds")

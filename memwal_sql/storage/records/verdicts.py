@@ -1,4 +1,11 @@
-"""Whether the intents of a table's logs count (protocol rules T8 to T10)."""
+"""Whether the intents of a table's logs count (protocol rules T8 to T10, V1 to V4).
+
+The record decides. It may be gone although its transaction is committed: the table that has it, its
+home, was dropped, this table was copied alone, or the file was lost. What a writer knew of an
+intent stands in the next entry of its log, so that is asked before anybody takes a transaction for
+refused. Where home is gone, what any region of the table says holds for all, and an intent of which
+none says that it counts does not.
+"""
 
 from __future__ import annotations
 
@@ -19,44 +26,81 @@ from memwal_sql.storage.records.transactions import TransactionRecord, Transacti
 # A verdict is final, so these only save requests.
 _KEPT = 10_000
 
+Noted = Callable[[], bool | None]
+"""Whether an intent counts by the log that has it; None where that does not say."""
+
+
+def _nothing() -> None:
+    return None
+
 
 class Verdicts:
     """The verdicts over the transactions whose intents are in one table's logs.
 
     `home` opens the store of a table by its place relative to this one, see `Intent.home`.
+    `is_known_here` tells whether any log or manifest of this table says that a transaction is
+    committed; it reads all of them.
     """
 
-    def __init__(self, incarnation: UUID, home: Callable[[str], ObjectStore]) -> None:
+    def __init__(
+        self,
+        incarnation: UUID,
+        home: Callable[[str], ObjectStore],
+        is_known_here: Callable[[Intent], bool] = lambda _: False,
+    ) -> None:
         self._incarnation = incarnation
         self._home = home
-        self._final: OrderedDict[Intent, TransactionRecord | None] = OrderedDict()
-        # Intents that do not count, by position: a later attempt may have the same id.
-        self._denied: OrderedDict[tuple[Intent, UUID, int], None] = OrderedDict()
+        self._is_known_here = is_known_here
+        self._final: OrderedDict[Intent, TransactionRecord] = OrderedDict()
+        # What does not follow from a record, by position: a later attempt may have the same id.
+        self._placed: OrderedDict[tuple[Intent, UUID, int], bool] = OrderedDict()
+        self._homeless: dict[Intent, bool] = {}
         self._asking: WeakValueDictionary[Intent, Lock] = WeakValueDictionary()
         self._lock = Lock()
 
-    def verdict(self, region: UUID, intent: Intent, position: int) -> bool | None:
-        """Whether the intent at a position of a region counts; None while it is undecided.
+    def verdict(
+        self, region: UUID, intent: Intent, position: int, noted: Noted = _nothing
+    ) -> bool | None:
+        """Whether the intent at a position of a region counts; None while it is undecided. `noted`
+        is called where no record says that it counts.
 
-        Where its home is gone it counts: nothing that was acknowledged is lost, and no sibling is
-        left there. Raises StoreUnavailableError and CorruptFileError.
+        Raises StoreUnavailableError, CorruptFileError, and as `noted` does.
         """
         place = (self._incarnation, region)
-        if (intent, region, position) in self._denied:
-            return False
+        placed = self._placed.get((intent, region, position))
+        if placed is not None:
+            return placed
         kept = intent in self._final
-        known, record = self._record(intent)
-        if kept and not _counts(record, place, position):
-            known, record = self._asked(intent)
-        if not known:
-            return None
-        if not _counts(record, place, position):
-            self._deny(intent, region, position)
-            return False
-        return True
+        record = self._record(intent)
+        if kept and record is not None and not record.counts(place, position):
+            record = self._asked(intent)
+        if record is not None and record.counts(place, position):
+            return True
+        counts = noted()
+        if counts is None and record is not None:
+            counts = False
+        if counts is None and intent.home and self.is_home_gone(intent):
+            counts = self._without_home(intent, place, position)
+        if counts is not None:
+            self._place(intent, region, position, counts)
+        return counts
 
     def record(self, intent: Intent) -> TransactionRecord | None:
-        return self._record(intent)[1]
+        """The record of an intent's transaction; None where there is none."""
+        return self._record(intent)
+
+    def is_homeless(self, intent: Intent) -> bool:
+        """Whether an intent does not count because its home is gone, once its verdict was asked
+        for."""
+        return self._homeless.get(intent) is False
+
+    def is_home_gone(self, intent: Intent) -> bool:
+        """Whether the table that has the record of an intent is not where it was."""
+        try:
+            home = read_record(self._home(intent.home))
+        except CorruptFileError:
+            return False
+        return home is None or home.incarnation != intent.incarnation
 
     def learn(self, intents: Iterable[Intent]) -> None:
         """Ask for several verdicts side by side."""
@@ -65,63 +109,64 @@ class Verdicts:
             with suppress(MemWalError):  # raised to who needs the verdict
                 map_concurrently(self._record, unknown)
 
-    def settle(self, region: UUID, intent: Intent, position: int, by: str) -> None:
-        """Decide that a transaction without a record is aborted, if nobody has committed it: for
-        the claimant of a region that has an intent of it. Raises as `Transactions.abort` does."""
-        known, record = self._asked(intent)
-        if not known:
+    def settle(
+        self, region: UUID, intent: Intent, position: int, by: str, noted: Noted = _nothing
+    ) -> None:
+        """Decide that a transaction without a verdict is aborted, if nobody has committed it: for
+        the claimant of a region that has an intent of it. Raises as `verdict` and
+        `Transactions.abort` do."""
+        with self._lock:
+            self._final.pop(intent, None)  # the record of a later attempt may be gone by now
+        if self.verdict(region, intent, position, noted) is None:
             record = Transactions(self._home(intent.home)).abort(intent.id, by)
             self._keep(intent, record)
-        if not _counts(record, (self._incarnation, region), position):
-            self._deny(intent, region, position)
+            if not record.counts((self._incarnation, region), position):
+                self._place(intent, region, position, False)
 
-    def _record(self, intent: Intent) -> tuple[bool, TransactionRecord | None]:
-        """Whether there is a verdict, and the record; without one where home is gone.
+    def _record(self, intent: Intent) -> TransactionRecord | None:
+        """The record; None without one.
 
         Threads that read other regions of a transaction meanwhile wait for a record that is asked
         for. A missing record is not an answer for them, as it may have been put since.
         """
         with self._lock:
             if intent in self._final:
-                return True, self._final[intent]
+                return self._final[intent]
             lock = self._asking.setdefault(intent, Lock())
         others_ask = lock.locked()
         with lock:
             with self._lock:
                 if intent in self._final:
-                    return True, self._final[intent]
+                    return self._final[intent]
             if not others_ask:
                 return self._asked(intent)
         return self._asked(intent)
 
-    def _asked(self, intent: Intent) -> tuple[bool, TransactionRecord | None]:
-        store = self._home(intent.home)
-        record = Transactions(store).read(intent.id)
-        if record is None and not (intent.home and self._is_gone(store, intent)):
-            return False, None
-        self._keep(intent, record)
-        return True, record
+    def _asked(self, intent: Intent) -> TransactionRecord | None:
+        record = Transactions(self._home(intent.home)).read(intent.id)
+        if record is not None:
+            self._keep(intent, record)
+        return record
 
-    def _is_gone(self, store: ObjectStore, intent: Intent) -> bool:
-        try:
-            home = read_record(store)
-        except CorruptFileError:
-            return False
-        return home is None or home.incarnation != intent.incarnation
+    def _without_home(self, intent: Intent, place: tuple[UUID, UUID], position: int) -> bool:
+        """The verdict of a home that is gone: by the record that it handed over when it was
+        dropped, or by any region of this table."""
+        record = Transactions(self._home("")).read_handed(intent.id, intent.incarnation)
+        if record is not None and record.counts(place, position):
+            self._keep(intent, record)
+            return True
+        if intent not in self._homeless:
+            self._homeless[intent] = self._is_known_here(intent)
+        return self._homeless[intent]
 
-    def _deny(self, intent: Intent, region: UUID, position: int) -> None:
+    def _place(self, intent: Intent, region: UUID, position: int, counts: bool) -> None:
         with self._lock:
-            self._denied[intent, region, position] = None
-            if len(self._denied) > _KEPT:
-                self._denied.popitem(last=False)
+            self._placed[intent, region, position] = counts
+            if len(self._placed) > _KEPT:
+                self._placed.popitem(last=False)
 
-    def _keep(self, intent: Intent, record: TransactionRecord | None) -> None:
+    def _keep(self, intent: Intent, record: TransactionRecord) -> None:
         with self._lock:
             self._final[intent] = record
             if len(self._final) > _KEPT:
                 self._final.popitem(last=False)
-
-
-def _counts(record: TransactionRecord | None, place: tuple[UUID, UUID], position: int) -> bool:
-    """Whether an intent counts; None is the record of a home that is gone."""
-    return record is None or record.counts(place, position)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from uuid import UUID
@@ -10,9 +10,12 @@ from uuid import UUID
 from memwal_sql.storage import paths
 from memwal_sql.storage.decoding import decoding, whole_number
 from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
+from memwal_sql.storage.records.intent import TransactionName, transaction_name
 from memwal_sql.storage.region.seal import seal_manifest, unseal_manifest
 from memwal_sql.storage.region.values import Types, decode_values, encode_value
 from planner.regions.values import RegionValue
+
+_MOST_TRANSACTIONS = 16
 
 MOST_GENERATIONS = 2**40
 """With the number of a pass a generation fits into 64 bits (`merge_token`)."""
@@ -49,8 +52,9 @@ class RegionManifest:
     code may leave it. `flushed_generations` ascend. `published` maps a query's id to the last of
     its batches that is part of the region, the latest query last. `last_transaction` is the highest
     position of a committed intent that is flushed; 0 without one, and where native code has written
-    the manifest. `message` is what was read from storage, whose unknown fields are kept by a
-    commit.
+    the manifest. `transactions` are the last ones of which flushes have taken rows, the latest
+    last: other regions of the table may lack their record. `message` is what was read from storage,
+    whose unknown fields are kept by a commit.
     """
 
     region_id: UUID
@@ -65,6 +69,7 @@ class RegionManifest:
     status: RegionStatus = RegionStatus.ACTIVE
     published: Mapping[str, int] = field(default_factory=dict)
     last_transaction: int = 0
+    transactions: tuple[TransactionName, ...] = ()
     nonce: bytes = field(default=b"", compare=False)
     message: bytes = field(default=b"", compare=False, repr=False)
 
@@ -89,6 +94,9 @@ def encode_manifest(manifest: RegionManifest, value_types: Types) -> bytes:
     message.status = pb.RegionStatus.Name(manifest.status)
     message.nonce = manifest.nonce
     message.last_transaction = manifest.last_transaction
+    del message.transactions[:]
+    for name in manifest.transactions:
+        message.transactions.add(id=name[0], attempt=name[1])
     del message.published[:]
     for query_id, batch_id in manifest.published.items():
         message.published.add(query_id=query_id, batch_id=batch_id)
@@ -137,6 +145,7 @@ def decode_manifest(path: str, data: bytes, value_types: Types) -> RegionManifes
                 batch.query_id: whole_number(batch.batch_id, -1) for batch in message.published
             },
             last_transaction=whole_number(message.last_transaction),
+            transactions=tuple(transaction_name(t.id, t.attempt) for t in message.transactions),
             nonce=message.nonce,
             message=data,
         )
@@ -145,6 +154,14 @@ def decode_manifest(path: str, data: bytes, value_types: Types) -> RegionManifes
         if manifest.nonce and not sealed:
             raise ValueError("it lost its checksum")
     return manifest
+
+
+def latest_transactions(
+    before: Sequence[TransactionName], flushed: Sequence[TransactionName]
+) -> tuple[TransactionName, ...]:
+    """Those that a manifest names after a flush of some more, the latest last."""
+    known = [name for name in flushed if name[1]]  # an id alone may be that of several
+    return (*(name for name in before if name not in known), *known)[-_MOST_TRANSACTIONS:]
 
 
 def stored_values(message: pb.RegionManifest, types: Types) -> Mapping[str, RegionValue] | None:

@@ -30,6 +30,7 @@ from memwal_sql.storage.objects.concurrent import run_with
 from memwal_sql.storage.objects.create_once import settle_put
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
+from memwal_sql.storage.records.intent import TransactionName
 from memwal_sql.storage.region.manifest import (
     FlushedGeneration,
     RegionManifest,
@@ -57,6 +58,7 @@ class ManifestChanges(TypedDict, total=False):
     status: RegionStatus
     published: Mapping[str, int]
     last_transaction: int
+    transactions: tuple[TransactionName, ...]
 
 
 class ManifestConflictError(ConflictError):

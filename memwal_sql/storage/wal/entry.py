@@ -5,8 +5,8 @@ fences, whose schema is empty (protocol rule 2). Lance before version 14, which 
 leaves the generation out: a replay puts such rows into the MemTable that it is filling. Native code
 refuses rows whose schema has other metadata, so what is ours is in the metadata of the batch
 message: the seal with nonce and checksum, the id of a staged batch, the intent of a transaction,
-within how many seconds its writer flushes it, and whether the writer stops where another one claims
-the region. A fence has no batch and carries its seal in the
+what became of those before it, within how many seconds its writer flushes it, and whether the
+writer stops where another one claims the region. A fence has no batch and carries its seal in the
 schema; so does the intent of a region that a transaction only reads, which has the shape of a fence
 of the writer's own epoch, as native code takes no entry without rows.
 """
@@ -23,7 +23,14 @@ import pyarrow as pa
 from exec_nodes.evolution.project import numbered
 from memwal_sql.errors import CorruptFileError
 from memwal_sql.storage.decoding import decoding, number_of
-from memwal_sql.storage.records.intent import Intent, decode_intent, encode_intent
+from memwal_sql.storage.records.intent import (
+    Intent,
+    Note,
+    decode_intent,
+    decode_notes,
+    encode_intent,
+    encode_notes,
+)
 from memwal_sql.storage.wal.arrow_stream import read_stream
 from memwal_sql.storage.wal.checksum import SEAL_KEY, blank_seal, check_seal, seal
 
@@ -39,6 +46,7 @@ _FLUSHED_WITHIN = b"memwal_sql:flushed_within"  # whole seconds
 _KEEPS = b"memwal_sql:keeps_region"
 _SKIPPED = b"memwal_sql:skipped"  # positions, separated by commas
 _INTENT = b"memwal_sql:txn"
+_NOTES = b"memwal_sql:verdicts"
 # Otherwise variables of the environment choose older formats.
 _FORMAT = pa.ipc.IpcWriteOptions()
 
@@ -50,7 +58,7 @@ class WalEntry:
     a fence declares as never acknowledged (protocol rule 9). `flushed_within`: a writer that lives
     flushes it within so many seconds; None: it may keep it for ever. `keeps_region`: it stops where
     another one claims the region, as it takes no turns. `intent`: the transaction that
-    decides whether the rows count."""
+    decides whether the rows count. `notes`: which intents before it in the log count."""
 
     position: int
     writer_epoch: int
@@ -62,6 +70,7 @@ class WalEntry:
     flushed_within: int | None = None
     keeps_region: bool = False
     intent: Intent | None = None
+    notes: tuple[Note, ...] = ()
 
     @property
     def is_fence(self) -> bool:
@@ -94,12 +103,15 @@ def encode_entry(
     flushed_within: int | None = None,
     keeps_region: bool = False,
     intent: Intent | None = None,
+    notes: Sequence[Note] = (),
 ) -> bytes:
     """The bytes of an entry with the rows of `batch`, whose schema is `entry_schema`'s."""
     nonce = nonce or new_nonce()
     ours = {SEAL_KEY: blank_seal(nonce)}
     if intent is not None:
         ours[_INTENT] = encode_intent(intent)
+    if notes:
+        ours[_NOTES] = encode_notes(notes)
     if batch_id is not None:
         ours[_BATCH_ID] = batch_id.encode()
     if flushed_within is not None:
@@ -129,9 +141,10 @@ def encode_fence(
     nonce: str | None = None,
     skipped: Sequence[int] = (),
     intent: Intent | None = None,
+    notes: Sequence[Note] = (),
 ) -> bytes:
-    """The bytes of a fence, at most `LARGEST_FENCE_BYTES`, or of an intent without rows; `skipped`
-    as in `WalEntry`.
+    """The bytes of a fence, at most `LARGEST_FENCE_BYTES`, or of an intent without rows, which may
+    have `notes`; `skipped` as in `WalEntry`.
 
     Raises CorruptFileError for more skipped positions than fit: one or two follow from crashes,
     16 from a store that tears everything.
@@ -142,6 +155,8 @@ def encode_fence(
         metadata[_SKIPPED] = b",".join(b"%d" % position for position in skipped)
     if intent is not None:
         metadata[_INTENT] = encode_intent(intent)
+    if notes:
+        metadata[_NOTES] = encode_notes(notes)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, pa.schema([], metadata), options=_FORMAT):
         pass
@@ -173,9 +188,9 @@ def decode_entry(position: int, data: bytes, path: str) -> WalEntry:
         batch_ids = [ours[_BATCH_ID].decode() for _, ours in batches if _BATCH_ID in ours]
         limits = [_number(ours[_FLUSHED_WITHIN]) for _, ours in batches if _FLUSHED_WITHIN in ours]
         rows = [batch for batch, _ in batches]
-        intents = [
-            ours[_INTENT] for ours in (metadata, *(o for _, o in batches)) if _INTENT in ours
-        ]
+        both = (metadata, *(ours for _, ours in batches))
+        intents = [ours[_INTENT] for ours in both if _INTENT in ours]
+        notes = [note for ours in both if _NOTES in ours for note in decode_notes(ours[_NOTES])]
         return WalEntry(
             position=position,
             writer_epoch=epoch,
@@ -187,6 +202,7 @@ def decode_entry(position: int, data: bytes, path: str) -> WalEntry:
             flushed_within=limits[0] if limits else None,
             keeps_region=any(_KEEPS in ours for _, ours in batches),
             intent=decode_intent(intents[0]) if intents else None,
+            notes=tuple(notes),
         )
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import compress
+from functools import partial
+from itertools import compress, count
 from uuid import UUID
 
 import pyarrow as pa
@@ -17,11 +18,18 @@ import pyarrow as pa
 from exec_nodes.base.tasks import map_concurrently
 from exec_nodes.evolution.match import FIELD_ID_KEY
 from exec_nodes.evolution.project import ByFieldId, project_batch
-from memwal_sql.errors import CorruptFileError, NotFoundError, RepairError, UnknownFormatError
+from memwal_sql.errors import (
+    CorruptFileError,
+    NotFoundError,
+    RepairError,
+    TornEntryError,
+    UnknownFormatError,
+)
 from memwal_sql.storage import paths
 from memwal_sql.storage.decoding import decoding
 from memwal_sql.storage.objects.create_once import settle_put
 from memwal_sql.storage.objects.protocol import ObjectStore
+from memwal_sql.storage.records.intent import Intent
 from memwal_sql.storage.records.transactions import TransactionRecord
 from memwal_sql.storage.records.verdicts import Verdicts
 from memwal_sql.storage.wal.entry import WalEntry, decode_entry, encode_entry, encode_fence
@@ -163,10 +171,35 @@ class Wal:
 
     def verdict(self, entry: WalEntry) -> bool | None:
         """Whether the rows of an entry count; None for an intent that is undecided. Raises as
-        `Verdicts` does."""
+        `Verdicts` and `noted` do."""
         if entry.intent is None:
             return True
-        return self._decided.verdict(self._region_id, entry.intent, entry.position)
+        noted = partial(self.noted, entry.intent, entry.position, entry.writer_epoch)
+        return self._decided.verdict(self._region_id, entry.intent, entry.position, noted)
+
+    def noted(self, intent: Intent, position: int, epoch: int) -> bool | None:
+        """Whether an intent counts by the first entry behind it that is not a fence; None where
+        there is none, or it does not say so. Raises RepairError where its writer must have."""
+        for above in count(position + 1):
+            try:
+                entry = self.read(above)
+            except TornEntryError:
+                return None
+            if entry is None:
+                return None
+            for note in entry.notes:
+                if note.position == position:
+                    return note.counts
+            if entry.batch is not None or entry.intent is not None:
+                if intent.attempt and entry.writer_epoch == epoch:
+                    raise RepairError(
+                        f"{self.path(position)} is of transaction {intent.id}, whose record is "
+                        f"missing, and {self.path(above)}, written after it by the same writer, "
+                        "does not say whether it was committed: restore both, or the record, from "
+                        "a copy"
+                    )
+                return None
+        return None
 
     def record(self, entry: WalEntry) -> TransactionRecord | None:
         return None if entry.intent is None else self._decided.record(entry.intent)
@@ -181,7 +214,8 @@ class Wal:
         """Decide over an intent, as the region's claimant (protocol rule T8)."""
         if entry.intent is not None:
             by = f"claim of region {self._region_id}, epoch {epoch}"
-            self._decided.settle(self._region_id, entry.intent, entry.position, by)
+            noted = partial(self.noted, entry.intent, entry.position, entry.writer_epoch)
+            self._decided.settle(self._region_id, entry.intent, entry.position, by, noted)
 
     @property
     def _decided(self) -> Verdicts:

@@ -1,0 +1,62 @@
+"""What a table that is about to be deleted leaves to others: the verdicts over transactions that it
+shares with them (protocol rule V5).
+
+Its regions are claimed first, which settles what is undecided, and keeps coordinators that are
+under way from committing. Records *committed* are handed over to the other tables of the
+transaction. Records *aborted* stay for as long as a coordinator may still put one of its own.
+"""
+
+from __future__ import annotations
+
+from memwal_sql.errors import RepairError
+from memwal_sql.life_log import life_log
+from memwal_sql.maintain.claim_all import claim_all
+from memwal_sql.maintain.gc.listing import Survey
+from memwal_sql.maintain.gc.parts import Parts, PartState
+from memwal_sql.state.base_table import BaseTable
+from memwal_sql.state.context import TableContext
+from memwal_sql.storage.objects.concurrent import map_remote
+from memwal_sql.storage.objects.store_time import store_time
+from memwal_sql.storage.records.transactions import LONGEST_SECONDS, TransactionRecord, Transactions
+
+_log = life_log(__name__)
+
+
+def settle_and_hand_over(context: TableContext, base: BaseTable) -> dict[str, bytes]:
+    """Do so; the records that are to stay, by path. What is damaged is passed over.
+
+    Raises StoreUnavailableError, and FencedError where others keep claiming the regions.
+    """
+    try:
+        claim_all(context, base)
+    except RepairError as error:
+        _log.warning("%s is dropped as it is: %s", context.uri, type(error).__name__)
+    records = Transactions(context.store)
+    listed = records.listed()
+    now = store_time(context.store) if listed else None
+    parts = Parts(context, Survey(), {})
+
+    def hand_over(transaction: str) -> tuple[str, bytes] | None:
+        try:
+            record = records.read(transaction)
+            if record is not None and record.committed:
+                for table in _others(parts, record):
+                    other = Transactions(context.home(table))
+                    records.hand_over(transaction, context.incarnation, other)
+                return None
+        except RepairError as error:
+            kind = type(error).__name__
+            _log.warning("transaction %s is not handed over: %s", transaction, kind)
+            return None
+        path, put = listed[transaction].path, listed[transaction].modified
+        is_young = now is None or put is None or put > now - LONGEST_SECONDS
+        return (path, context.store.get(path)) if record is not None and is_young else None
+
+    stay = map_remote(context.store.remote, hand_over, sorted(listed))
+    return dict(record for record in stay if record is not None)
+
+
+def _others(parts: Parts, record: TransactionRecord) -> set[str]:
+    """The other tables that have an entry of a transaction."""
+    done = (PartState.GONE, PartState.COLLECTED)
+    return {p.table for p in record.parts if p.table and parts.state(p) not in done}
