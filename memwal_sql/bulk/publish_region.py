@@ -201,6 +201,10 @@ class RegionPublisher:
         else:
             self.forget_claim()
 
+    def next_epoch(self) -> int:
+        """The epoch that has written behind the intent; 0 without any."""
+        return self._claimed.wal.next_epoch()
+
     def stop(self, error: MemWalError) -> None:
         """Write nothing any more before another claim."""
         self.forget_claim()

@@ -72,6 +72,9 @@ class IntentWriter(Protocol):
         """Show the rows of a committed transaction, or give its intent up. The next entry has the
         verdict, if it is `decided`."""
 
+    def next_epoch(self) -> int:
+        """The epoch that has written behind the intent; 0 without any."""
+
     def stop(self, error: MemWalError) -> None:
         """Write nothing any more."""
 
@@ -217,6 +220,8 @@ class AtomicWrite:
             if self._is_late(began):
                 raise WriterFailedError(f"transaction {self.id} took too long and was given up")
             record = self._put_record(parts)
+            if self._is_late(began):
+                self._check_unclaimed()
         except TransactionUnknownError:
             raise
         except MemWalError:
@@ -275,6 +280,18 @@ class AtomicWrite:
 
     def _is_late(self, began: float) -> bool:
         return self._clock() - began > LONGEST_SECONDS
+
+    def _check_unclaimed(self) -> None:
+        """Raise TransactionUnknownError where others have claimed a region since its intent landed:
+        they may have refused the transaction, and that record may be gone."""
+        claimed = [p.writer.region_id for p, _ in self._writes if p.writer.next_epoch()]
+        if claimed:
+            raise TransactionUnknownError(
+                f"putting the record of transaction {self.id} took more than an hour, and others "
+                f"have claimed region {claimed[0]} since its rows were written: they may have been "
+                "refused there: read them back",
+                self.id,
+            )
 
     def _is_of_these(self, record: TransactionRecord, parts: Sequence[Part]) -> bool:
         return all(record.counts(part.place, part.position) for part in parts)

@@ -197,6 +197,10 @@ class GroupCommit:
             self._landed, self._end = write.ticket, max(self._end, write.position)
             self._end_commit()
 
+    def next_epoch(self) -> int:
+        """The epoch that has written behind the last entry; 0 without any."""
+        return self._wal.next_epoch()
+
     def flush_wal(self) -> None:
         with self._lock:
             if self._failure is not None:
