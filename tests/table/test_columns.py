@@ -621,7 +621,7 @@ def test_the_work_of_a_task_falls_with_their_number(uri: str, in_between: bool) 
     "call, match",
     [
         (lambda t: t.add_columns({"b": "1"}), r"has columns \['b'\] already"),
-        (lambda t: t.add_columns({"c": "nope + 1"}), r"over the row: .*named nope. .* \['id', 'a"),
+        (lambda t: t.add_columns({"c": "nope + 1"}), r"over the row: .*'nope'; .* \['id', 'a"),
         (lambda t: t.add_columns({"c": "sum(a)"}), r"c: 'sum\(a\)' can't .* without aggregates"),
         (lambda t: t.add_columns({"c": "NULL"}), "no type"),
         (lambda t: t.add_columns({"c": 1}), "not a SQL expression"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import datafusion
@@ -11,13 +12,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from exec_nodes.arrow.casts import exact_cast
+from exec_nodes.arrow.nested import inner_fields
 from exec_nodes.base.brief import shortened
 from exec_nodes.base.interrupts import is_native
 from exec_nodes.keys.keys import one_array
-from memwal_sql.arguments import check_expression, date_remedy
+from memwal_sql.arguments import check_expression, date_remedy, literal, quoted
 from memwal_sql.errors import InvalidCallError
 
 _PLACE = "the place of the row"
+_UNKNOWN = re.compile(
+    r"No field named (?P<column>.+?)\.(?:\s|$)|Field (?P<field>.+?) not found in struct"
+)
 _ONE_ROW = "an expression is over one row, without aggregates and windows"
 
 
@@ -54,8 +59,8 @@ class Expressions:
         context = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(1))
         numbered = pa.Table.from_batches([rows.append_column(_PLACE, np.arange(rows.num_rows))])
         frame = context.from_arrow(numbered)
-        columns = {name: _parsed(frame, text) for name, text in self.columns.items()}
-        condition = None if self.when is None else _parsed(frame, self.when)
+        columns = {name: self._parsed(frame, text) for name, text in self.columns.items()}
+        condition = None if self.when is None else self._parsed(frame, self.when)
         place = datafusion.col(f'"{_PLACE}"')
         aliases = [expression.alias(f"value of {name}") for name, expression in columns.items()]
         texts = self.columns if self.when is None else {"the condition": self.when, **self.columns}
@@ -70,7 +75,8 @@ class Expressions:
         except Exception as error:
             if not is_native(error):
                 raise
-            reason = shortened(str(error)) + date_remedy(str(error))
+            unknown = unknown_column(str(error), self._schema)
+            reason = unknown or shortened(str(error)) + date_remedy(str(error))
             if "AggregateFunction" in reason:
                 reason = _ONE_ROW
             raise InvalidCallError(f"{shown} can't be evaluated: {reason}") from error
@@ -81,25 +87,52 @@ class Expressions:
         fitting = {f.name: _fitting(v, f) for f, v in zip(fields, values, strict=True)}
         return np.sort(places), fitting
 
+    def _parsed(self, frame: datafusion.DataFrame, text: str) -> Any:
+        check_expression(text)
+        try:
+            return frame.parse_sql_expr(text)
+        except Exception as error:
+            if not is_native(error):
+                raise
+            reason = unknown_column(str(error), self._schema) or shortened(str(error))
+            if "No field named" in str(error) and frame.schema().names[0] == "t":
+                reason = "write t.name for a column of the existing row, and s.name for one given"
+            raise InvalidCallError(
+                f"{text!r} is not an expression over the row: {reason}"
+            ) from error
+
+
+def unknown_column(message: str, columns: pa.Schema) -> str | None:
+    """The reason and the remedy where an error of DataFusion names a column, or a field in one,
+    that is not there; None for any other error."""
+    match = _UNKNOWN.search(message)
+    if match is None:
+        return None
+    name = match["field"] or match["column"].rpartition(".")[2].strip('"')
+    written = [each for each in _names(columns) if each != name and each.lower() == name.lower()]
+    if written:
+        return (
+            f"there is no column {name!r}: names without double quotes are read in lower case, "
+            f"write {quoted(written[0])}"
+        )
+    return (
+        f"there is no column {shortened(name)!r}; the row has {columns.names}, and a text is in "
+        f"single quotes: {literal(shortened(name))}"
+    )
+
+
+def _names(fields: Iterable[pa.Field]) -> Iterator[str]:
+    """The names of columns, and of the fields in them."""
+    for field in fields:
+        yield field.name
+        yield from _names(inner_fields(field.type))
+
 
 def pairs(old: pa.RecordBatch, new: pa.RecordBatch | None = None) -> pa.RecordBatch:
     """Existing rows, as `t`, next to given ones, as `s`."""
     sides = {"t": old} if new is None else {"t": old, "s": new}
     structs = [rows.to_struct_array() for rows in sides.values()]
     return pa.RecordBatch.from_arrays(structs, list(sides))
-
-
-def _parsed(frame: datafusion.DataFrame, text: str) -> Any:
-    check_expression(text)
-    try:
-        return frame.parse_sql_expr(text)
-    except Exception as error:
-        if not is_native(error):
-            raise
-        reason = shortened(str(error))
-        if "No field named" in reason and frame.schema().names[0] == "t":
-            reason = "write t.name for a column of the existing row, and s.name for one given"
-        raise InvalidCallError(f"{text!r} is not an expression over the row: {reason}") from error
 
 
 def _nodes(plan: Any) -> int:

@@ -13,7 +13,7 @@ from memwal_native.syntax import SqlParser
 from memwal_sql.arguments import check_expression, unquoted
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.state.schema import stored_type
-from memwal_sql.write.conditional.expressions import Expressions
+from memwal_sql.write.conditional.expressions import Expressions, unknown_column
 
 
 class NewColumns:
@@ -63,9 +63,7 @@ def _field(rows: pa.Schema, name: str, text: str) -> pa.Field:
     except Exception as error:
         if not is_native(error):
             raise
-        reason = shortened(str(error))
-        if "No field named" in reason:  # DataFusion goes on with internal names
-            reason = f"{reason.splitlines()[0]} The table has {rows.names}."
+        reason = unknown_column(str(error), rows) or shortened(str(error))
         raise InvalidCallError(
             f"{name}: {text!r} is not an expression over the row: {reason}"
         ) from error
