@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 
 import datafusion
@@ -29,7 +30,7 @@ SCHEMA = pa.schema(
     [
         pa.field("id", pa.int64(), nullable=False),
         pa.field("City Name", pa.string(), nullable=False),
-        ("at", pa.timestamp("ns", "UTC")),
+        ("at", pa.timestamp("us", "UTC")),
         ("v", pa.list_(pa.float32(), 2)),
         ("tags", pa.list_(pa.string())),
         ("pair", pa.struct([("x", pa.int32()), ("y", pa.string())])),
@@ -64,6 +65,32 @@ def test_a_table_has_the_columns_key_and_regions_of_its_statement(
     assert rows(ctx, insert) == [{"count": 1}]
     assert rows(ctx, 'SELECT "City Name" AS c FROM t') in ([{"c": "Oslo"}], [])
     assert table.count_rows() == 1
+
+
+def test_timestamps_have_microseconds_unless_they_say_otherwise(
+    ctx: datafusion.SessionContext, uri: str
+) -> None:
+    kinds = {
+        "TIMESTAMP": pa.timestamp("us"),
+        "TIMESTAMP WITHOUT TIME ZONE": pa.timestamp("us"),
+        "TIMESTAMPTZ": pa.timestamp("us", "UTC"),
+        "TIMESTAMP[]": pa.list_(pa.timestamp("us")),
+        "STRUCT<timestamp INT, at TIMESTAMP>": pa.struct(
+            [("timestamp", pa.int32()), ("at", pa.timestamp("us"))]
+        ),
+        "TIMESTAMP(3)": pa.timestamp("ms"),
+        "TIMESTAMP(6)": pa.timestamp("us"),
+        "TIMESTAMP ( 9 )": pa.timestamp("ns"),
+        "TIMESTAMP(9) WITH TIME ZONE": pa.timestamp("ns", "UTC"),
+    }
+    columns = ", ".join(f"c{place} {kind}" for place, kind in enumerate(kinds))
+    mw.sql(ctx, f"CREATE TABLE t (id INT PRIMARY KEY, {columns}) LOCATION '{uri}'")
+    assert mw.open_table(uri).schema.types[1:] == [*kinds.values()]
+    mw.sql(ctx, "ALTER TABLE t ADD COLUMN at TIMESTAMP DEFAULT NULL")
+    assert mw.open_table(uri).schema.field("at").type == pa.timestamp("us")
+    mw.sql(ctx, "INSERT INTO t (id, at) VALUES (1, '9999-12-31 23:59:59')").collect()
+    found = mw.sql(ctx, "SELECT at FROM t").to_pylist()
+    assert found == [{"at": datetime.datetime(9999, 12, 31, 23, 59, 59)}]
 
 
 def test_columns_have_names_in_quotes(ctx: datafusion.SessionContext, uri: str) -> None:

@@ -3,6 +3,7 @@ each."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,6 +11,7 @@ from functools import partial
 import datafusion
 import pyarrow as pa
 
+from exec_nodes.arrow.nested import inner_fields, with_inner_fields
 from exec_nodes.base.interrupts import is_native
 from exec_nodes.base.threads import beyond_signals
 from memwal_native.syntax import Column, Part
@@ -25,6 +27,9 @@ _TYPES = {
     "datafusion.sql_parser.map_string_types_to_utf8view": "false",
     "datafusion.execution.time_zone": "UTC",
 }
+
+
+_NANOSECONDS = re.compile(r"TIMESTAMP(?:TZ)?\s*\(\s*9\s*\)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,18 @@ def _field(statement: Statement, column: Column) -> pa.Field:
         reason = error_of(error)
         shown = reason.message if isinstance(reason, StatementError) else reason or error
         raise statement.error(f"the column can't be read: {shown}", column.start) from None
+    if not _NANOSECONDS.search(column.kind):
+        field = field.with_type(_in_microseconds(field.type))
     return field if column.default is None else with_default(field, constant(field, column.default))
+
+
+def _in_microseconds(kind: pa.DataType) -> pa.DataType:
+    """A type with microseconds in the place of the nanoseconds of timestamps, nested ones included:
+    DataFusion makes nanoseconds of TIMESTAMP, which end in 2262; other databases do not."""
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        return pa.timestamp("us", kind.tz)
+    fields = [f.with_type(_in_microseconds(f.type)) for f in inner_fields(kind)]
+    return with_inner_fields(kind, fields) if fields else kind
 
 
 def constant(field: pa.Field, written: Part) -> pa.Scalar:
