@@ -75,9 +75,11 @@ _TAKEN: Sequence[tuple[Callable[[pa.DataType], bool], _Taken]] = (
 )
 
 
-def without_missing(values: Sequence[Any]) -> list[Any]:
-    """Values with None in the place of NaT, and of NA of pandas."""
-    return [None if is_nat(value) or is_na(type(value)) else value for value in values]
+def without_missing(value: Any) -> Any:
+    """A value, or a list of values, with None in the place of NaT, and of NA of pandas."""
+    if isinstance(value, list | tuple):
+        return [without_missing(item) for item in value]
+    return None if is_nat(value) or is_na(type(value)) else value
 
 
 def plain_column(values: list[Any], types: set[type], field: pa.Field) -> Column:

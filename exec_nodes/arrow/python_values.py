@@ -137,7 +137,7 @@ class _Builder:
         if types - {list, tuple}:
             for value in values:
                 if value is not None and not _is_list_value(value):
-                    raise UnfitError(value, "it is not a list")
+                    raise UnfitError(value, "it is not a list: give [value] for a list of one")
         if pa.types.is_fixed_size_list(kind):
             return self._fixed_lists(values, types, kind)
         present = [value for value in values if value is not None]

@@ -8,6 +8,7 @@ from typing import Any
 import datafusion
 import pyarrow as pa
 
+from exec_nodes.arrow.plain_values import without_missing
 from memwal_native.syntax import SqlParser
 from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.statements.queries.datafusion_errors import error_of
@@ -63,7 +64,7 @@ def _scalar(name: str, value: Any) -> pa.Scalar:
             return pa.scalar(value.to_pylist(), pa.list_(value.type))
         if type(value) is int and _LARGEST < value < 1 << 64:
             return pa.scalar(value, pa.uint64())
-        return pa.scalar(value)
+        return pa.scalar(without_missing(value))
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         if hasattr(value, "__arrow_c_stream__"):
             raise InvalidCallError(
