@@ -25,7 +25,7 @@ from memwal_sql.table import Table
 from memwal_sql.transaction.begin import Joined
 from memwal_sql.transaction.handle import OpenTransaction, home_of
 from memwal_sql.transaction.table_inside import TableInside
-from memwal_sql.write.ingest.missing import ERROR, KEEP, MissingInInsert, MissingInUpsert
+from memwal_sql.write.ingest.missing import KEEP, MissingInUpsert
 from memwal_sql.write.statement import Isolation
 
 R = TypeVar("R")
@@ -103,7 +103,7 @@ class Transaction(OpenTransaction):
         """Stage rows; the number of them. See `TableWriter.upsert`."""
         return self.table(table).upsert(data, missing=missing, when=when, set=set).rows
 
-    def insert(self, table: Table | str, data: Any, *, missing: MissingInInsert = ERROR) -> int:
+    def insert(self, table: Table | str, data: Any, *, missing: MissingInUpsert = KEEP) -> int:
         """Stage rows with new keys; the number of them. Raises KeysExistError at once, and the
         transaction goes on."""
         return self.table(table).insert_new(data, missing=missing).rows

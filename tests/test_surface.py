@@ -112,7 +112,7 @@ def test_the_values_of_options_are_in_their_types() -> None:
         *((call, "consistency", CONSISTENCIES) for call in READING),
         (mw.register, "missing", missing),
         (mw.catalog, "missing", missing),
-        (mw.TableWriter.insert, "missing", missing),
+        (mw.TableWriter.insert, "missing", ("keep", *missing)),
         (mw.TableWriter.upsert, "missing", ("keep", *missing)),
         *((getattr(mw.TableWriter, name), "isolation", isolation) for name in CHANGING),
         (mw.Table.create_index, "index_type", KINDS),

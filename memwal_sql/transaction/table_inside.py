@@ -19,7 +19,7 @@ from memwal_sql.transaction.staged_rows import StagedRows
 from memwal_sql.write.conditional.resolve import Compute, ReadChanges, Resolved, Resolver
 from memwal_sql.write.coordinator import Description
 from memwal_sql.write.ingest.files import named_file
-from memwal_sql.write.ingest.missing import ERROR, KEEP, MissingInInsert, MissingInUpsert
+from memwal_sql.write.ingest.missing import ERROR, KEEP, MissingInUpsert
 from memwal_sql.write.ingest.normalise import Normaliser
 from memwal_sql.write.result import WriteResult
 from memwal_sql.write.router import RegionValues
@@ -213,7 +213,7 @@ class TableInside(Table):
             *self._resolver.upsert(whole.select(self._info.schema.names), expressions)
         )
 
-    def insert_new(self, data: Any, *, missing: MissingInInsert = ERROR) -> WriteResult:
+    def insert_new(self, data: Any, *, missing: MissingInUpsert = KEEP) -> WriteResult:
         """See `TableWriter.insert`."""
         with named_file(data):
             rows = self._normaliser.upserts(data, missing, new=True)

@@ -21,7 +21,7 @@ from memwal_sql.write.coordinator import Description
 from memwal_sql.write.ingest.conditional_changes import conditional_changes
 from memwal_sql.write.ingest.debezium import BinaryText
 from memwal_sql.write.ingest.files import named_file
-from memwal_sql.write.ingest.missing import ERROR, KEEP, MissingInInsert, MissingInUpsert
+from memwal_sql.write.ingest.missing import ERROR, KEEP, MissingInUpsert
 from memwal_sql.write.ingest.normalise import Rows
 from memwal_sql.write.ingest.pieces import normalised, normalised_parts, one_batch
 from memwal_sql.write.lifecycle import WriterLifecycle
@@ -106,11 +106,11 @@ class TableWriter(WriterLifecycle):
             batch = normaliser.partial(rows) if lacking else normalise(rows).select(names)
         return self._statements.over_keys(*self._resolver.upsert(batch, expressions), isolation)
 
-    def insert(self, data: Any, *, missing: MissingInInsert = ERROR) -> WriteResult:
+    def insert(self, data: Any, *, missing: MissingInUpsert = KEEP) -> WriteResult:
         """Insert rows with new keys. If one exists, raises KeysExistError and writes nothing.
 
-        `data` is as in `upsert`; columns that it lacks have their default, are an error without
-        one, or null with `missing="null"`.
+        `data` and `missing` are as in `upsert`: columns that the rows lack have their default or
+        null, are null with `missing="null"`, and refused with `missing="error"`.
         It is always serializable, as it reads only the keys that it writes. Raises as `upsert`
         does.
         """

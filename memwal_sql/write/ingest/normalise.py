@@ -90,14 +90,14 @@ class Normaliser:
         """Rows to insert or replace.
 
         Types are cast if no value changes; columns that the rows lack are an error, or null if
-        `missing` is `"null"`, or have their default if the rows are `new`. Raises InvalidCallError
-        naming the column and the value.
+        `missing` is `"null"`, or, if it is `"keep"`, which is for `new` rows only, have their
+        default or null. Raises InvalidCallError naming the column and the value.
         """
-        check_missing(missing)
+        check_missing(missing, *([KEEP] if new else []))
         if isinstance(data, pa.RecordBatch) and data.schema.equals(self._schema):
             return self._checked(self._validated(data.columns))
         table = self._table(data, missing)
-        if new and missing == ERROR and table.num_columns:
+        if missing == KEEP and table.num_columns:
             for name in self.defaults.keys() - set(table.column_names):
                 column = pa.repeat(self.defaults[name], table.num_rows)
                 table = table.append_column(self._schema.field(name), column)
