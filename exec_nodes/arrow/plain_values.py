@@ -3,6 +3,7 @@ and the values of these that it would change."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -38,6 +39,10 @@ _PYTHON_TIMES = {
     "duration": "a datetime.timedelta",
     "time": "a datetime.time",
 }
+
+
+# A text for which `int` or `float` may be meant.
+_NUMBER = re.compile(r"\s*[+-]?[0-9.][0-9.eE+-]*\s*")
 
 
 class UnfitError(Exception):
@@ -266,7 +271,8 @@ def _reason(value: Any, kind: pa.DataType) -> str:
         return f"{what} is not a time here: give {_PYTHON_TIMES[_time_kind(kind)]}"
     if isinstance(value, _BOOLEANS) and not is_text(kind) and not is_binary(kind):
         return "it is a bool, give a number"
-    if isinstance(value, str) and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    if is_number and isinstance(value, str) and _NUMBER.fullmatch(value):
         name = "int" if pa.types.is_integer(kind) else "float"
         return f"a text is not a number here: give {name}({brief_value(repr(value))})"
     if isinstance(value, str) and is_binary(kind):

@@ -248,6 +248,7 @@ def test_missing_values_of_frames_are_null_in_rows() -> None:
     [
         ("8", pa.int64(), r"'8' is not an int64: a text is not a number here: give int\('8'\)"),
         ("8", pa.float64(), r"give float\('8'\)"),
+        ("one", pa.int64(), "'one' is not an int64$"),
         (b"a", pa.string(), r"value.decode\(\)"),
         ("a", pa.binary(), r"value.encode\(\) or bytes.fromhex"),
         (
