@@ -10,13 +10,23 @@ from typing import Any
 import pyarrow as pa
 from pyarrow.dataset import Dataset, Scanner
 
+from exec_nodes.arrow.decoded_size import decoded_bytes, is_indirect
+from exec_nodes.arrow.validate import validated
 from exec_nodes.base.errors import InvalidCallError
+from exec_nodes.base.thresholds import Thresholds
 
 # Read-ahead of a dataset: the defaults hold some sixty batches of 131,072 rows each.
 _DATASET_ROWS = 8_192
 _READ_AHEAD = 2
 
 _ERRORS = (pa.ArrowException, TypeError, ValueError)
+
+
+class WholeRows(Thresholds):
+    """Rows that are read whole may take so many bytes in a table, or so many times their own."""
+
+    nbytes = 1 << 30
+    times = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +37,12 @@ class RowStream:
     batches: Iterator[pa.RecordBatch]
 
     def read_all(self) -> pa.Table:
-        """The batches that have not been read."""
-        return pa.Table.from_batches(list(self.batches), self.schema)
+        """The batches that have not been read. Raises InvalidCallError for rows that are small
+        here, and would not be in a table."""
+        rows = pa.Table.from_batches(list(self.batches), self.schema)
+        if any(map(is_indirect, rows.schema.types)):
+            _check_size(rows)
+        return rows
 
 
 def opened(data: Any) -> Any:
@@ -60,6 +74,20 @@ def opened(data: Any) -> Any:
             return RowStream(first[0].schema, _batches(chain(first, data), first[0].schema))
         return [*first, *data]
     return data
+
+
+def _check_size(rows: pa.Table) -> None:
+    columns = [validated(c, name) for c, name in zip(rows.columns, rows.column_names, strict=True)]
+    size, decoded = (sum(map(measure, columns)) for measure in (_nbytes, decoded_bytes))
+    if decoded > WholeRows.nbytes and decoded > WholeRows.times * size:
+        raise InvalidCallError(
+            f"{rows.num_rows} rows of {size} bytes take {decoded >> 20} MB in a table, and this "
+            "call holds them all: make several calls"
+        )
+
+
+def _nbytes(column: pa.ChunkedArray) -> int:
+    return int(column.nbytes)
 
 
 def exports_arrow(data: Any) -> bool:

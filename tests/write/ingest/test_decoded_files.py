@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import memwal_sql as mw
-from exec_nodes.arrow.row_stream import RowStream
+from exec_nodes.arrow.row_stream import RowStream, WholeRows
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.write.ingest.files import FileFormat, batches_of, named_file
 from memwal_sql.write.ingest.missing import ERROR
@@ -88,6 +88,25 @@ def test_rows_of_parquet_are_read_by_the_longest_value_of_a_dictionary(
     assert {len(batch) for batch in read} <= {12, 900 % 12, 200 % 12}, seed
     with batches_of(str(path), FileFormat.PARQUET, None, missing=ERROR) as (_, batches):
         assert [len(batch) for batch in batches] == [900, 900, 200]
+
+
+def test_calls_that_hold_all_rows_refuse_those_that_only_seem_small(
+    uri: str, tmp_path: Path
+) -> None:
+    table = mw.create_table(uri, SCHEMA, "id")
+    path = tmp_path / "x.arrow"
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, repeated().schema) as sink:
+        sink.write_batch(repeated())
+    with table.writer() as writer, WholeRows.set(nbytes=PIECE):
+        calls = (
+            lambda: writer.insert(path),
+            lambda: writer.upsert(path, when="t.s <> s.s"),
+            lambda: writer.delete(path),
+        )
+        for call in calls:
+            with pytest.raises(InvalidCallError, match=rf"{ROWS} rows of .* make several calls"):
+                call()
+        assert writer.upsert(path).rows == ROWS
 
 
 def test_a_file_for_which_memory_does_not_suffice_is_refused(tmp_path: Path) -> None:
