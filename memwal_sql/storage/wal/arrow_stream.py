@@ -16,11 +16,12 @@ import pyarrow as pa
 _CONTINUATION = 0xFFFFFFFF
 _PREFIX = struct.Struct("<II")  # the mark, and how long the header is
 _I32, _U32, _U16, _U8, _I64 = (struct.Struct(f"<{kind}") for kind in "iIHBq")
+_BUFFER = struct.Struct("<qq")  # where it is in the body, and its length
 # Fields of the tables `Message`, `DictionaryBatch` and `RecordBatch` in the format's Message.fbs.
 _KIND, _HEADER, _BODY_LENGTH = 1, 2, 3
 _DICTIONARY, _ROWS = 2, 3  # of `_KIND`
 _DATA = 1
-_COMPRESSION = 3
+_BUFFERS, _COMPRESSION = 2, 3
 
 
 def read_stream(data: bytes) -> tuple[pa.Schema, list[tuple[pa.RecordBatch, dict[bytes, bytes]]]]:
@@ -71,20 +72,42 @@ def _refuse_compressed(data: bytes) -> None:
             return  # the end of the stream
         start += _PREFIX.size
         message = start + _U32.unpack_from(data, start)[0]
-        kind, header = _field(data, message, _KIND), _inner(data, message, _HEADER)
-        if kind and header:
-            batch: int | None = header
-            if data[kind] == _DICTIONARY:
-                batch = _inner(data, header, _DATA)
-            elif data[kind] != _ROWS:
-                batch = None
-            if batch and _field(data, batch, _COMPRESSION):
-                raise ValueError("it is compressed, which no writer of these files does")
+        if _is_compressed(data, _batch(data, message)):
+            raise ValueError("it is compressed, which no writer of these files does")
         body = _field(data, message, _BODY_LENGTH)
         size = _I64.unpack_from(data, body)[0] if body else 0
         if size < 0 or size > len(data):
             raise ValueError(f"a body of {size} bytes in {len(data)}")
         start += length + size
+
+
+def decompressed_bytes(header: bytes, body: pa.Buffer) -> int:
+    """The bytes that the buffers of a message take by what they say; 0 for one without compressed
+    ones. Raises ValueError or struct.error for a header that is damaged."""
+    batch = _batch(header, _U32.unpack_from(header, 0)[0])
+    places = _inner(header, batch, _BUFFERS) if _is_compressed(header, batch) else 0
+    if not places:
+        return 0
+    size = 0
+    for number in range(_U32.unpack_from(header, places)[0]):
+        offset, length = _BUFFER.unpack_from(header, places + 4 + number * _BUFFER.size)
+        if length:  # a compressed buffer begins with its size, or with -1 if it is as it was
+            size += max(_I64.unpack_from(body, offset)[0], 0)
+    return size
+
+
+def _batch(data: bytes, message: int) -> int:
+    """Where the record batch of a message is; 0 for one without."""
+    kind, header = _field(data, message, _KIND), _inner(data, message, _HEADER)
+    if not kind or not header:
+        return 0
+    if data[kind] == _DICTIONARY:
+        return _inner(data, header, _DATA)
+    return header if data[kind] == _ROWS else 0
+
+
+def _is_compressed(data: bytes, batch: int) -> bool:
+    return bool(batch and _field(data, batch, _COMPRESSION))
 
 
 def _field(data: bytes, table: int, number: int) -> int:

@@ -29,6 +29,7 @@ from exec_nodes.arrow.struct_fields import check_value, check_values
 from exec_nodes.arrow.texts import read_texts
 from exec_nodes.base.brief import names_text
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.write.ingest.arrow_rows import read_arrow
 from memwal_sql.write.ingest.csv_rows import read_csv
 from memwal_sql.write.ingest.missing import NULL, ragged_row
 from memwal_sql.write.ingest.parquet_rows import read_parquet
@@ -202,13 +203,7 @@ def _parquet(file: BinaryIO, _: pa.Schema | None) -> FileRows:
 
 
 def _arrow(file: BinaryIO, _: pa.Schema | None) -> FileRows:
-    is_file = file.read(6) == b"ARROW1"
-    file.seek(0)
-    if not is_file:
-        stream = pa.ipc.open_stream(file)
-        return stream.schema, iter(stream)
-    reader = pa.ipc.open_file(file)
-    return reader.schema, (reader.get_batch(n) for n in range(reader.num_record_batches))
+    return read_arrow(file)
 
 
 def _csv(file: BinaryIO, schema: pa.Schema | None) -> FileRows:

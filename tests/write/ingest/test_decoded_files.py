@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -107,6 +108,32 @@ def test_calls_that_hold_all_rows_refuse_those_that_only_seem_small(
             with pytest.raises(InvalidCallError, match=rf"{ROWS} rows of .* make several calls"):
                 call()
         assert writer.upsert(path).rows == ROWS
+
+
+FORMATS = [(new, how) for new in (pa.ipc.new_file, pa.ipc.new_stream) for how in ("lz4", "zstd")]
+
+
+@each("new, compression", FORMATS)
+def test_a_batch_that_is_far_larger_than_its_bytes_is_refused(
+    tmp_path: Path, new: Any, compression: str
+) -> None:
+    rows = pa.table({"id": range(ROWS), "s": [TEXT] * ROWS, "n": pa.nulls(ROWS, pa.string())})
+    rows = rows.append_column("d", rows["s"].dictionary_encode())
+    path = tmp_path / "x.arrow"
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.OSFile(str(path), "wb") as file, new(file, rows.schema, options=options) as sink:
+        sink.write_table(rows, max_chunksize=900)
+
+    def read() -> pa.Table:
+        with batches_of(str(path), FileFormat.ARROW, None, missing=ERROR) as (_, batches):
+            return pa.Table.from_batches(list(batches))
+
+    assert read().equals(rows)
+    with WholeRows.set(nbytes=80_000, times=1_000):
+        assert read().equals(rows)
+    said = "decompressed: write the file in smaller batches"
+    with WholeRows.set(nbytes=80_000, times=2), pytest.raises(InvalidCallError, match=said):
+        read()
 
 
 def test_a_file_for_which_memory_does_not_suffice_is_refused(tmp_path: Path) -> None:
