@@ -102,6 +102,8 @@ def plain_column(values: list[Any], types: set[type], field: pa.Field) -> Column
         return _read([v if v is None else _decimal_text(v) for v in values], field)
     if pa.types.is_temporal(kind) and any(issubclass(t, str | np.generic) for t in types):
         return _mixed_times(values, field)
+    if pa.types.is_float16(kind):  # Arrow takes none of numpy's wider floats for it
+        values = [float(v) if isinstance(v, np.floating) else v for v in values]
     if any(issubclass(t, Decimal) for t in types):
         _check_digits(values)
     try:

@@ -149,7 +149,7 @@ TAKEN: list[tuple[list[pa.DataType], dict[str, Any]]] = [
         [pa.int8(), pa.int64(), pa.uint8(), pa.uint64(), pa.dictionary(pa.int8(), pa.int64())],
         _NULLS | _WHOLE | {"float": 5, "np float": 5, "decimal": 5},
     ),
-    ([pa.float32(), pa.float64()], _NULLS | _FLOATS),
+    ([pa.float16(), pa.float32(), pa.float64()], _NULLS | _FLOATS),
     (
         [pa.decimal128(9, 2), pa.decimal256(40, 2), pa.decimal128(38, 37)],
         _NULLS
