@@ -12,6 +12,7 @@ from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from random import Random
 from threading import Event
 from typing import Any
 
@@ -123,8 +124,7 @@ def test_no_write_erases_columns_of_others(tmp_path: Path, change: str, state: s
     assert mw.open_table(table.uri).check().ok
 
 
-@pytest.mark.parametrize("known", [False, True])
-@pytest.mark.parametrize("change", ["add", "widen"])
+@each("change, known", [("add", False), ("add", True), ("widen", True)])
 def test_a_column_added_between_any_two_requests_of_a_write_stays(
     tmp_path: Path, change: str, known: bool
 ) -> None:
@@ -220,3 +220,116 @@ def _session(table: mw.Table) -> datafusion.SessionContext:
 def _plain(session: datafusion.SessionContext, statement: str) -> None:
     with mw.memwal_errors():
         datafusion.SessionContext.sql(session, statement).collect()
+
+
+class _History:
+    """A table, and what its rows are by the acknowledged calls: values by key and column. A column
+    is known by a number, and its name changes."""
+
+    def __init__(self, uri: str, seed: int) -> None:
+        self.random = Random(seed)
+        self.numbers = itertools.count()
+        self.names = {next(self.numbers): name for name in ("a", "b")}
+        regions = self.random.choice([None, [mw.bucket("id", 3)]])
+        fields = [(name, pa.int32()) for name in self.names.values()]
+        self.table = mw.create_table(uri, pa.schema([("id", pa.int64()), *fields]), "id", regions)
+        self.rows: dict[int, dict[int, int | None]] = {}
+        self.writers: dict[int, tuple[mw.TableWriter, dict[int, str]]] = {}
+        self.sessions: list[tuple[mw.SessionContext, dict[int, str]]] = []
+
+    def step(self) -> None:
+        """One call of some program."""
+        calls = [self.write] * 8 + [self.store] * 3 + [self.change] * 2 + [self.register]
+        self.random.choice(calls)()
+
+    def write(self) -> None:
+        place = self.random.randrange(3)
+        if place not in self.writers:
+            self.writers[place] = mw.open_table(self.table.uri).writer(), dict(self.names)
+        writer, columns = self.writers[place]
+        most = len(columns) if self.random.random() < 0.6 else 1
+        chosen = self.random.sample(list(columns), most)
+        whole = len(chosen) == len(columns)
+        keys = self.random.sample(range(6), self.random.randint(1, 2))
+        new = {key: {n: self.random.randrange(99) for n in chosen} for key in keys}
+        rows = [{"id": key} | {columns[n]: v for n, v in row.items()} for key, row in new.items()]
+        delete = self.random.random() < 0.1
+        try:
+            writer.delete(keys) if delete else writer.upsert(rows)
+        except mw.ReopenError:
+            self.writers.pop(place)[0].close()
+            return
+        for key, row in new.items():
+            before = self.rows.pop(key, {})
+            if delete:
+                continue
+            unknown = {n: before.get(n) for n in self.names if n not in columns}
+            assert not any(value is not None for value in unknown.values()), f"erased {unknown}"
+            assert whole or columns == self.names, "a row was read without its other columns"
+            self.rows[key] = row if whole else before | row
+
+    def store(self) -> None:
+        table = mw.open_table(self.table.uri)
+        table.flush()
+        if self.random.random() < 0.7:
+            table.merge()
+
+    def change(self) -> None:
+        table, number = mw.open_table(self.table.uri), next(self.numbers)
+        some, name = self.random.choice(list(self.names)), f"c{number}"
+        match self.random.randrange(5):
+            case 0:
+                table.add_columns(pa.field(name, pa.int32()))
+                self.names[number] = name
+            case 1:
+                table.add_columns({name: f"{self.names[some]} + 1"})
+                self.names[number] = name
+                for row in self.rows.values():
+                    value = row.get(some)
+                    row[number] = None if value is None else value + 1
+            case 2:
+                table.set_type(self.names[some], pa.int64())
+            case 3 if len(self.names) > 1:
+                table.drop_columns(self.names.pop(some))
+                for row in self.rows.values():
+                    row.pop(some, None)
+            case _:
+                table.rename_column(self.names[some], name)
+                self.names[some] = name
+
+    def register(self) -> None:
+        session = mw.SessionContext()
+        mw.register(session, "t", mw.open_table(self.table.uri))
+        self.sessions.append((session, dict(self.names)))
+
+    def check(self) -> None:
+        """The rows of a new reader, and of those that were made before."""
+        assert self._found(self.table.scan().read_all(), self.names) == self._expected(self.names)
+        for session, columns in self.sessions:
+            if columns.items() <= self.names.items():
+                rows = mw.sql(session, "SELECT * FROM t").to_arrow_table()
+                assert rows.schema.names == ["id", *columns.values()]
+                assert self._found(rows, columns) == self._expected(columns)
+            else:
+                with pytest.raises(mw.ReopenError, match=r"was (dropped|added)"):
+                    mw.sql(session, "SELECT * FROM t").to_arrow_table()
+
+    def _expected(self, columns: dict[int, str]) -> dict[int, dict[int, int | None]]:
+        return {key: {n: row.get(n) for n in columns} for key, row in self.rows.items()}
+
+    @staticmethod
+    def _found(rows: pa.Table, columns: dict[int, str]) -> dict[int, dict[int, int | None]]:
+        found = rows.to_pylist()
+        return {row["id"]: {n: row[name] for n, name in columns.items()} for row in found}
+
+
+@each("seed", range(2 * SOAK))
+def test_no_history_of_writers_readers_and_columns_loses_a_value(tmp_path: Path, seed: int) -> None:
+    history = _History(str(tmp_path / "t"), seed)
+    for _ in range(20):
+        history.step()
+        history.step()
+        history.check()
+    assert mw.open_table(history.table.uri).check().ok
+    for writer, _ in history.writers.values():
+        writer.close()
