@@ -35,6 +35,6 @@ class FilterExec(UnaryNode):
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
         for batch in self.child.execute(partition):
             for condition in self.filters:
-                batch = batch.filter(condition.evaluate(batch.select(list(condition.columns))))
+                batch = batch.filter(condition.met_in(batch))
             if batch.num_rows:
                 yield batch.select(self.output.names)

@@ -9,6 +9,23 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from exec_nodes.arrow.arrays import is_list
+from exec_nodes.base.errors import InvalidCallError
+
+# Arrow hands over no schema of more than 64 levels, of which it counts the table as one.
+MOST_LEVELS = 60
+
+
+def check_levels(schema: pa.Schema) -> None:
+    """Raise InvalidCallError for a column whose type has types within it on too many levels."""
+    for column in schema:
+        level = [column.type]
+        for _ in range(MOST_LEVELS + 1):
+            level = [field.type for kind in level for field in inner_fields(kind)]
+        if level:
+            raise InvalidCallError(
+                f"column {column.name!r} has a type of more than {MOST_LEVELS} levels, the most "
+                "that Arrow hands over: store it as JSON, or as several columns"
+            )
 
 
 def inner_fields(kind: pa.DataType) -> list[pa.Field]:

@@ -17,11 +17,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 import memwal_native
+from exec_nodes.base.errors import InvalidCallError
 
 BASE_GENERATION = -1
 TOMBSTONE = "_tombstone"
 ROW_ADDRESS = "_rowaddr"
 SOURCE = "_source"
+_TOO_DEEP, _PLANNING = "nested too deeply", "Error during planning: "
 KEY_POSITION = "_key"
 ROW_ADDRESS_FIELD = pa.field(ROW_ADDRESS, pa.uint64(), nullable=False)
 TOMBSTONE_FIELD = pa.field(TOMBSTONE, pa.bool_(), nullable=False)
@@ -73,3 +75,13 @@ class Filter:
     lance: str | None = None
     rows: Callable[[Any], RowAddresses] | None = field(default=None, kw_only=True)
     native: memwal_native.Predicate | None = field(default=None, kw_only=True)
+
+    def met_in(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """`evaluate` over a batch that has more columns. Raises InvalidCallError for a condition of
+        too many operators in a row."""
+        try:
+            return self.evaluate(batch.select(self.columns))
+        except RuntimeError as error:
+            if _TOO_DEEP not in str(error):
+                raise
+            raise InvalidCallError(str(error).removeprefix(_PLANNING)) from error

@@ -60,7 +60,7 @@ def scan_dataset(
     for batch in _scanned(dataset, names, inside, most, fragments, size):
         batch = conform(batch, full)
         for condition in outside:
-            batch = batch.filter(condition.evaluate(batch.select(list(condition.columns))))
+            batch = batch.filter(condition.met_in(batch))
         if batch.num_rows:
             yield batch.select(output.names) if outside else batch
 

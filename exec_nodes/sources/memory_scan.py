@@ -50,7 +50,7 @@ def meeting(
     """The `output` columns of the rows that meet every filter."""
     rows = None
     for condition in filters:
-        met = condition.evaluate(batch.select(condition.columns))
+        met = condition.met_in(batch)
         rows = met if rows is None else pc.and_(rows, met)
     batch = batch.select(output)
     return batch if rows is None or rows.true_count == len(rows) else batch.filter(rows)

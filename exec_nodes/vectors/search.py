@@ -168,8 +168,7 @@ class SourceSearch:
                 break
             names = list(condition.columns)
             rows_met = self.source.rows_at(rows, names or [self.query.column])
-            batches = (batch.select(names) for batch in rows_met.to_batches())
-            met = pa.chunked_array([condition.evaluate(batch) for batch in batches])
+            met = pa.chunked_array([condition.met_in(batch) for batch in rows_met.to_batches()])
             rows = pa.array(rows).filter(met).to_numpy()
         return rows
 

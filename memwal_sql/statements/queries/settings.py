@@ -14,6 +14,11 @@ from memwal_sql.storage.records.transactions import MOST_SHOWN
 from memwal_sql.write.statement import SNAPSHOT, Isolation, check_isolation
 
 _ISOLATION, _ACTOR = "memwal.isolation", "memwal.actor"
+_TIMEOUT = "memwal.timeout"
+_NO_TIMEOUT = (
+    "there is no time limit, as joins of DataFusion do not end before they are done: run the query "
+    "in a process of its own, and end that"
+)
 _CATALOG, _SCHEMA = "datafusion", "public"
 _DIALECT = "datafusion.sql_parser.dialect"
 _SET = re.compile(r"SET\s+memwal\s*\.", re.IGNORECASE)
@@ -46,6 +51,8 @@ def run_variable(
     if name[0] != "memwal":
         return None
     setting, session = ".".join(name), search_functions(ctx)
+    if setting == _TIMEOUT:
+        raise statement.unsupported(_NO_TIMEOUT, at)
     if setting not in (_ISOLATION, _ACTOR):
         raise statement.error(f"the settings are {_ISOLATION} and {_ACTOR}", at)
     if statement.sql.word == "SHOW":

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
@@ -19,6 +20,7 @@ from lance.file import LanceFileReader, LanceFileWriter
 
 from exec_nodes.lance.errors import bytes_of_lance
 from exec_nodes.lance.reading import rows_of
+from memwal_sql.errors import StoreUnavailableError
 from memwal_sql.storage.decoding import decoding, whole_number
 from memwal_sql.storage.region.manifest import RegionManifest, flushed_generation
 from planner.regions.spec import RegionSpec
@@ -82,8 +84,7 @@ def encode_regions(regions: Sequence[RegionManifest], specs: Sequence[RegionSpec
         [region.region_values is not None for region in regions], pa.bool_()
     )
     table = pa.table(columns, schema=pa.schema(fields))
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "index.lance")
+    with _temporary_file() as path:
         with LanceFileWriter(path, table.schema) as writer:
             writer.write_batch(table)
         with open(path, "rb") as file:
@@ -165,9 +166,24 @@ def _types(specs: Sequence[RegionSpec]) -> dict[str, pa.DataType]:
 
 
 def _read(data: bytes) -> pa.Table:
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "index.lance")
+    with _temporary_file() as path:
         with open(path, "wb") as file:
             file.write(data)
         with bytes_of_lance():
             return rows_of(LanceFileReader(path).read_all())
+
+
+@contextmanager
+def _temporary_file() -> Iterator[str]:
+    """The path of a file in a folder of its own. Raises StoreUnavailableError."""
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            yield os.path.join(folder, "index.lance")
+    except OSError as error:
+        # One without a number is the TimeoutError of a signal handler, or Lance's.
+        if error.errno is None and "LanceError" not in str(error):
+            raise
+        raise StoreUnavailableError(
+            "a small file could not be written into the folder for temporary files: set TMPDIR to "
+            f"one with space: {error}"
+        ) from error

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from exec_nodes.arrow.decoded_size import decoded_bytes, is_indirect
 from exec_nodes.arrow.large_columns import concatenated
+from exec_nodes.arrow.nested import check_levels
 from exec_nodes.arrow.row_stream import RowStream
 from exec_nodes.arrow.validate import validated
 from exec_nodes.base.thresholds import Thresholds
@@ -69,6 +70,7 @@ def one_batch(rows: pa.Table) -> pa.RecordBatch:
 
 
 def _pieces(rows: Rows, whole_bytes: int, row_bytes: int) -> Iterable[pa.Table | pa.RecordBatch]:
+    check_levels(rows.schema)
     if isinstance(rows, RowStream):
         return _gathered(rows, row_bytes)
     # The rest is computed only when needed, as it reads offsets, which must be valid.
