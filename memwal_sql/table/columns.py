@@ -11,6 +11,7 @@ from lance.fragment import FragmentMetadata
 
 from exec_nodes.arrow.python_values import exact_values
 from exec_nodes.arrow.text_columns import column_of
+from exec_nodes.keys.keys import one_array
 from exec_nodes.lance.indexes import indexes_of
 from memwal_sql.arguments import name_list
 from memwal_sql.errors import ConflictError, InvalidCallError, MemWalError, UnsupportedError
@@ -33,6 +34,7 @@ from memwal_sql.storage.base.commits import half_done
 from memwal_sql.storage.region.manifest import RegionStatus
 from memwal_sql.table.flushing import FlushedTable
 from memwal_sql.write.conditional.new_columns import NewColumns
+from memwal_sql.write.ingest.json_texts import is_json, stored_json
 from memwal_sql.write.router import active_spec
 
 Added: TypeAlias = pa.Field | pa.Schema | Iterable[pa.Field] | Mapping[str, str]
@@ -179,7 +181,12 @@ class AlteredTable(FlushedTable):
         """
         self._check_writable("change columns")
         values = pa.array([value]) if isinstance(value, pa.Scalar) else [value]
-        set_default(self._context, name, lambda field: exact_values(values, field)[0])
+
+        def scalar(field: pa.Field) -> pa.Scalar:
+            value = one_array(exact_values(values, field))
+            return (stored_json(value, field.name) if is_json(field.type) else value)[0]
+
+        set_default(self._context, name, scalar)
         self._see_columns()
 
     def _stop_writers(self) -> None:

@@ -136,3 +136,15 @@ def test_a_value_that_would_change_is_refused(uri: str, text: str) -> None:
             with pytest.raises(mw.InvalidCallError, match=f"'j'.*{REFUSED[text]}"):
                 writer.upsert([{"id": 1, "j": text}], when=when)
     assert table.count_rows() == 0
+
+
+def test_a_default_has_that_text_too(uri: str) -> None:
+    table = mw.create_table(uri, SCHEMA.append(pa.field("n", pa.int64())), "id")
+    for text in ("{bad", "18446744073709551616"):
+        with pytest.raises(mw.InvalidCallError, match="'j'"):
+            table.set_default("j", text)
+    table.set_default("j", '{"b": 1, "a": 2}')
+    with table.writer() as writer:
+        writer.insert([{"id": 1, "n": 1}])
+    assert table.get(1)["j"].to_pylist() == ['{"a":2,"b":1}']
+    table.set_default("j", None)
