@@ -49,6 +49,7 @@ from memwal_sql.state.schema import (
     with_primary_key,
 )
 from memwal_sql.storage.base.commits import base_commit, half_done, is_conflict
+from memwal_sql.storage.base.index_identity import marks
 from memwal_sql.storage.base.manifest import read_etag
 from memwal_sql.storage.base.memwal_index import (
     INDEX_NAME,
@@ -69,7 +70,6 @@ from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.objects.two_phase import TwoPhaseStore
 from memwal_sql.storage.paths import MEM_WAL_FOLDER
 from memwal_sql.storage.records.table import (
-    INCARNATION_KEY,
     TableRecord,
     read_record,
     write_record,
@@ -213,7 +213,7 @@ def _create(
         _begun_at(store, uri, options)  # raises where the regions are of a table since made
         raise
     incarnation = uuid4()
-    metadata = {**(schema.metadata or {}), INCARNATION_KEY: str(incarnation).encode()}
+    metadata = {**(schema.metadata or {}), **marks(incarnation)}
     marked = with_primary_key(logical, keys).with_metadata(metadata)
     new = _NewTable(uri, store, options, marked, incarnation, recorded, keys, spec)
     check_deadline(uri)

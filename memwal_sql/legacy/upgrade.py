@@ -240,7 +240,7 @@ def _make_current(
     if existing is None:
         dataset = mark_table(dataset, keys, incarnation)
         index_primary_key(dataset, keys)
-        commit_details(dataset, details)
+        commit_details(dataset, details_for(dataset, spec))  # the marks give it an identity
     elif existing.details.region_specs != details.region_specs:
         raise InvalidCallError(
             f"the upgrade of {store.uri} was begun with other regions: give it the same ones"

@@ -89,9 +89,10 @@ class BaseVersions:
     def check_watermarks(self, base: BaseTable) -> BaseTable:
         """`base`, or a newer version in its place if what it lacks was merged and collected
         meanwhile. Raises TableReplacedError if a gap comes from a restore below the collected
-        generations."""
+        generations, and RepairError if the index is not the table's own."""
         if self.pinned:
             return base
+        base.check_own_index(self._context.uri)
         store = self._context.store
         watermarks = read_watermarks(store)
         try:
@@ -106,10 +107,11 @@ class BaseVersions:
         generations: rows are lost there, whatever is read (protocol rule 22). This is checked once
         per version, and only if progress has not grown since the previous one.
 
-        Raises TableReplacedError.
+        Raises as `check_watermarks` does.
         """
         if self.pinned or base.found.etag in self._checked:
             return base
+        base.check_own_index(self._context.uri)
         with self._lock:
             before = next(reversed(self._checked.values()), None)
         if before is None or not _has_grown(before, base.details.merged_generations):

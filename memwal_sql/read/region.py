@@ -402,7 +402,7 @@ def values_in_order(manifest: RegionManifest, info: TableInfo) -> dict[str, Regi
     if spec is None or not spec.reads_only(info.primary_key):
         return None
     stored = manifest.region_values
-    if stored is None:
+    if stored is None or set(stored) != set(spec.field_ids):  # the spec may be LanceDB's now
         stored = lancedb_values(spec, manifest.region_id)
     if stored is None and all(f.transform == "unsharded" for f in spec.fields):
         # Native code leaves the values out; there is one region, which all rows are routed to.

@@ -28,6 +28,7 @@ from memwal_sql.state.context import TableContext
 from memwal_sql.state.enable import is_begun
 from memwal_sql.state.schema import logical_schema, primary_key_of
 from memwal_sql.storage.base.field_ids import field_ids
+from memwal_sql.storage.base.index_identity import is_own
 from memwal_sql.storage.base.indexes import BaseIndexes
 from memwal_sql.storage.base.manifest import read_etag, read_tags
 from memwal_sql.storage.base.memwal_index import FoundDetails, IndexDetails, read_details
@@ -65,6 +66,17 @@ class BaseTable:
     def details(self) -> IndexDetails:
         """The MemWAL index."""
         return self.found.details
+
+    def check_own_index(self, uri: str) -> None:
+        """Raise RepairError if another program has made the MemWAL index in place of the table's
+        own: its merge progress is not that of the regions."""
+        if not is_own(self.dataset.schema.metadata, self.details):
+            raise RepairError(
+                f"another program has dropped the MemWAL index of {uri} and made another one, as "
+                "LanceDB does to change its write spec: what was merged is not known any more. If "
+                "nothing was written since, restore the version that table.check() names; else "
+                "write the rows into a new table: docs/lancedb.md shows how"
+            )
 
     @property
     def owners(self) -> frozenset[Hashable]:

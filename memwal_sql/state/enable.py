@@ -30,6 +30,7 @@ from memwal_sql.state.schema import (
 )
 from memwal_sql.storage.base.commits import base_commit
 from memwal_sql.storage.base.field_ids import field_ids, with_marks
+from memwal_sql.storage.base.index_identity import identity, marks
 from memwal_sql.storage.base.indexes import searchable_indexes
 from memwal_sql.storage.base.memwal_index import IndexDetails, read_details
 from memwal_sql.storage.deadlines import check_deadline
@@ -198,7 +199,7 @@ def mark_table(dataset: Any, keys: Sequence[str], incarnation: UUID) -> Any:
         schema = with_primary_key(schema, keys)
     elif marked_with(schema) == incarnation:
         return dataset
-    metadata = {**(schema.metadata or {}), INCARNATION_KEY: str(incarnation).encode()}
+    metadata = {**(schema.metadata or {}), **marks(incarnation)}
     marked = pa.schema([schema.field(name) for name in keys], metadata)
     operation = lance.LanceOperation.Project(with_marks(dataset.lance_schema, marked))
     with base_commit(dataset.uri, "the primary key and the incarnation"):
@@ -220,7 +221,9 @@ def index_primary_key(dataset: Any, keys: Sequence[str]) -> None:
 def details_for(dataset: Any, spec: RegionSpec) -> IndexDetails:
     """Index details of a table without regions, with `spec` as their first spec; the indexes that
     it has for searches are maintained."""
+    specs = () if spec.is_manual else (to_storage(spec, field_ids(dataset)),)
     return IndexDetails(
-        region_specs=() if spec.is_manual else (to_storage(spec, field_ids(dataset)),),
+        region_specs=specs,
         maintained_indexes=searchable_indexes(dataset),
+        writer_config_defaults=identity(dataset.schema.metadata, specs),
     )

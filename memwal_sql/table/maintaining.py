@@ -277,7 +277,7 @@ class MaintainedTable(TableHandle):
         Returns one row per deletion: kind, region_id, path, bytes, files, reason.
         """
         (self._check_present if dry_run else self._check_writable)("collect garbage")
-        self._tracker.latest()  # raises if the base table was overwritten
+        self._collector.not_below_watermarks(self._tracker.latest())  # raises for other rows
         return collect_garbage(
             self._context,
             dry_run=dry_run,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -15,7 +14,8 @@ import pyarrow as pa
 from lancedb._lancedb import LsmWriteSpec
 
 import memwal_sql as mw
-from memwal_sql.maintain.details import change_details
+from memwal_sql.maintain.details import Rewrite, change_details
+from memwal_sql.storage.base.memwal_index import IndexDetails
 from planner.regions.field import RegionField
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("v", pa.string())])
@@ -77,8 +77,12 @@ def open_handle(path: Path, name: str = "t") -> Handle:
 def made_by_us(path: Path, field: RegionField, schema: pa.Schema = SCHEMA) -> Any:
     """A table of ours in the place where LanceDB finds it."""
     table = mw.create_table(folder(path), schema, schema.names[0], regions=[field])
-    hasty = partial(replace, writer_config_defaults=_HASTY)
-    change_details(table._context, "test", lambda rewrite: hasty(rewrite.details))
+
+    def hasty(rewrite: Rewrite) -> IndexDetails:
+        options = {**rewrite.details.writer_config_defaults, **_HASTY}
+        return replace(rewrite.details, writer_config_defaults=options)
+
+    change_details(table._context, "test", hasty)
     return mw.open_table(table.uri)
 
 

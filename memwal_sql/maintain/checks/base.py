@@ -20,6 +20,7 @@ from memwal_sql.maintain.checks.findings import (
 )
 from memwal_sql.maintain.checks.state import CheckState
 from memwal_sql.state.defaults import default_of
+from memwal_sql.storage.base.index_identity import is_own
 from memwal_sql.storage.base.memwal_index import IndexDetails
 from memwal_sql.storage.base.merge_token import regions_in
 from memwal_sql.storage.base.refs import tags_of
@@ -71,6 +72,8 @@ def check_merge_progress(state: CheckState) -> Iterator[Finding | Probe]:
     """Protocol rules 19 and 22."""
     where = f"the MemWAL index of version {state.base.version}"
     regions = {region.region_id: region for region in state.regions}
+    other = _other_index(state, where)
+    yield from other
     for region_id, merged in regions_in(state.base.details.merged_generations).items():
         if region_id not in state.survey.regions:
             what = f"generation {merged} of region {region_id} was merged, but the region is gone"
@@ -90,8 +93,39 @@ def check_merge_progress(state: CheckState) -> Iterator[Finding | Probe]:
             what = f"version {number} can't be read: {first_line(version)}"
             remedy = "restore the file from a copy, or let Lance clean up the version"
             yield error(base_manifest_path(number), what, remedy)
-    yield from _went_back(state, where)
+    if not other:
+        yield from _went_back(state, where)
     yield Probe("the indexes of the base table", where, _maintained(state, where))
+
+
+def _other_index(state: CheckState, where: str) -> list[Finding]:
+    """A finding if another program has made the MemWAL index in place of the table's own, which
+    tables from before its identity tell by their region specs only."""
+    base = state.base
+    own = is_own(base.dataset.schema.metadata, base.details)
+    before = [
+        number
+        for number, details in _details(state)
+        if number < base.version
+        and (
+            details.region_specs != base.details.region_specs
+            if own
+            else is_own(base.dataset.schema.metadata, details)
+        )
+    ]
+    if own and not before:
+        return []
+    restore = f", restore version {max(before)}: lance.dataset(uri, version=N)" if before else ""
+    return [
+        error(
+            where,
+            "another program has dropped the MemWAL index and made another one, as LanceDB does to "
+            "change its write spec: merged rows may be taken for new ones, or old ones for newer",
+            "stop all writers"
+            + (f"; if nothing was written since{restore}.restore()" if restore else "")
+            + "; else write the rows into a new table: docs/lancedb.md shows how",
+        )
+    ]
 
 
 def _collected(state: CheckState, where: str) -> Iterator[Finding]:
