@@ -410,7 +410,8 @@ def enable(
     dataset = open_lance(uri, options)
     copied = read_details(store, dataset)
     marked = marked_with(dataset.schema)
-    if copied is not None and (recorded is not None or marked is None):
+    # A record comes before an index; this one is read again, as others may have made both just now.
+    if copied is not None and (marked is None or read_record(store) is not None):
         raise InvalidCallError(f"{uri} has a MemWAL index already: open_table opens it")
     keys, spec = key_and_spec(uri, dataset, primary_key, regions)
     if regions_left:
