@@ -89,6 +89,9 @@ def _index_keys(table: pa.Table, primary_key: Sequence[str]) -> pa.Array | None:
 def _encode(column: pa.Array) -> pa.Array | None:
     """The binary form of one column: a tag, then big-endian integers or terminated bytes."""
     data_type = column.type
+    if pa.types.is_date(data_type):  # days or milliseconds, as they are stored
+        column = column.cast(pa.int32() if pa.types.is_date32(data_type) else pa.int64())
+        data_type = column.type
     if pa.types.is_boolean(data_type):
         return _fixed(np.asarray(column.cast(pa.uint8()))[:, np.newaxis])
     if pa.types.is_unsigned_integer(data_type):
