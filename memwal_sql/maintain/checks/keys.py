@@ -27,6 +27,8 @@ from memwal_sql.state.base_table import BaseTable
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, generation_folder
 from memwal_sql.storage.region.manifest import FlushedGeneration, RegionStatus
 
+_MOST_EXAMPLES = 10
+
 
 class KeysInMemory(Thresholds):
     """Limits for the keys that are compared at once; larger tables are compared in parts."""
@@ -132,7 +134,7 @@ def _in_several(unrouted: list[tuple[CheckedRegion, pa.Table]]) -> Iterator[Find
 
 def check_base_keys(state: CheckState) -> Iterator[Finding]:
     """A repeated key is returned repeatedly: nothing says which row is newer."""
-    repeated, example = 0, None
+    repeated, examples = 0, list[str]()
     for keys in _in_parts(state.base):
         if keys.num_rows < 2:
             continue
@@ -141,12 +143,14 @@ def check_base_keys(state: CheckState) -> Iterator[Finding]:
         again = np.flatnonzero(counts[codes] > 1)
         if len(again):
             repeated += int((counts > 1).sum())
-            example = example or _example(keys, int(again[0]))
+            _, places = np.unique(codes[again], return_index=True)
+            some = again[np.sort(places)][: _MOST_EXAMPLES - len(examples)]
+            examples += [str(_example(keys, int(row))) for row in some]
     if repeated:
         yield error(
             f"version {state.base.version} of the base table",
-            f"{repeated} keys occur more than once, such as {example}: plain Lance appended or "
-            "inserted existing rows",
+            f"{repeated} keys occur more than once, such as {', '.join(examples)}: plain Lance "
+            "appended or inserted existing rows",
             "upsert the right row of each of these keys through a writer, flush it and merge: only "
             "that row is left then; or delete the wrong rows with Lance",
         )
