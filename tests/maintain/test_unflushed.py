@@ -170,8 +170,8 @@ def test_a_dead_writers_log_is_flushed_and_that_of_a_living_one_is_not(
 ) -> None:
     """Of writers that would stop with FencedError if they lived."""
     late = 0.0
-    of_store = unflushed._store_time
-    monkeypatch.setattr(unflushed, "_store_time", lambda store: (of_store(store) or 0.0) + late)
+    of_store = unflushed.store_time
+    monkeypatch.setattr(unflushed, "store_time", lambda store: (of_store(store) or 0.0) + late)
     table = table_of(tmp_path)
     left_by_a_dead_one(table, *range(5), memtable_age_s=90.2, turns=False)
     (log,) = table.unflushed_logs(with_ages=True)
