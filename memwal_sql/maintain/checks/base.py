@@ -115,15 +115,19 @@ def _other_index(state: CheckState, where: str) -> list[Finding]:
     ]
     if own and not before:
         return []
-    restore = f", restore version {max(before)}: lance.dataset(uri, version=N)" if before else ""
+    restore = ""
+    if before:
+        restore = (
+            f"if nothing was written since, restore version {max(before)}: "
+            f"lance.dataset(uri, version={max(before)}).restore(); else "
+        )
     return [
         error(
             where,
             "another program has dropped the MemWAL index and made another one, as LanceDB does to "
             "change its write spec: merged rows may be taken for new ones, or old ones for newer",
-            "stop all writers"
-            + (f"; if nothing was written since{restore}.restore()" if restore else "")
-            + "; else write the rows into a new table: docs/lancedb.md shows how",
+            f"stop all writers; {restore}write the rows into a new table: docs/lancedb.md shows "
+            "how",
         )
     ]
 

@@ -80,7 +80,8 @@ def check_watermarks(
             raise TableReplacedError(
                 f"{store.uri} was restored to a version that holds generations up to "
                 f"{merged.get(region, 0)} of region {region}, and those up to "
-                f"{watermark.generation} have been collected since: restore a newer version"
+                f"{watermark.generation} have been collected since: restore a newer version. If "
+                "LanceDB has unset its write spec and set one, docs/lancedb.md shows the way out"
             )
 
 
