@@ -17,11 +17,18 @@ import pyarrow as pa
 
 from exec_nodes.base.tasks import map_in_threads
 from exec_nodes.evolution.differences import differences
+from exec_nodes.evolution.match import FIELD_ID_KEY
 from exec_nodes.evolution.project import same_columns
 from memwal_sql.bulk.publish_region import PublishLimits, RegionPublisher
 from memwal_sql.bulk.read import PARALLEL, StagedRegion, staged_regions
 from memwal_sql.bulk.stage import StagedTask
-from memwal_sql.errors import ConflictError, FencedError, InvalidCallError, StoreUnavailableError
+from memwal_sql.errors import (
+    ConflictError,
+    FencedError,
+    InvalidCallError,
+    ReopenError,
+    StoreUnavailableError,
+)
 from memwal_sql.maintain.lease import PUBLISHING, maintenance_lease
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.batch_marks import BatchMark, complete, last_complete, transaction_id
@@ -39,6 +46,7 @@ from memwal_sql.storage.records.transactions import (
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.region.values import value_types
 from memwal_sql.storage.region.versions import RegionManifests
+from memwal_sql.storage.wal.entry import TOMBSTONE
 from memwal_sql.write.coordinator import AtomicWrite, Description, Participant
 from memwal_sql.write.generation_writer import GenerationWriter
 from memwal_sql.write.region_opener import FindRegions, create_region
@@ -81,8 +89,8 @@ class Publisher:
 
         With a mark, a batch that the table has already changes nothing, and one that a crash has
         cut through is completed. Raises InvalidCallError, before anything is published, when two
-        tasks have the same key and no order tells the newer one; FencedError when another writer
-        takes a region meanwhile.
+        tasks have the same key and no order tells the newer one, and ReopenError when columns were
+        added since they staged; FencedError when another writer takes a region meanwhile.
         """
         context = self._context
         if mark is not None and mark.batch_id <= last_complete(context.store, mark.query_id):
@@ -90,6 +98,7 @@ class Publisher:
         base = self._base()
         if not base.stored.equals(self._stored, check_metadata=True):
             self._regions, self._stored = {}, base.stored
+        self._check_known(base.stored, tasks)
         parts = staged_regions(context, base, tasks)
 
         with maintenance_lease(context.store, f"publishing {mark or uuid4().hex}", name=PUBLISHING):
@@ -211,6 +220,18 @@ class Publisher:
                 f"the columns of {self._context.uri} have just changed "
                 f"({differences(stored, now)}): call this again"
             )
+
+    def _check_known(self, stored: pa.Schema, tasks: Sequence[StagedTask]) -> None:
+        """Raise ReopenError if the table has columns that a task did not know: others may have
+        filled them, and its whole rows would put nulls over their values."""
+        now = pa.schema([field for field in stored if field.name != TOMBSTONE])
+        for task in tasks:
+            ids = {field.metadata[FIELD_ID_KEY] for field in task.columns or now}
+            if any(field.metadata[FIELD_ID_KEY] not in ids for field in now):
+                raise ReopenError(
+                    f"the columns of {self._context.uri} have changed since these rows were staged "
+                    f"({differences(task.columns, now)}): nothing was written, run the job again"
+                )
 
     def _recipes(self) -> Sequence[IndexRecipe]:
         return self._base().indexes.recipes()

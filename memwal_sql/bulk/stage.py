@@ -80,9 +80,11 @@ class StagedPiece:
 
 @dataclass(frozen=True, slots=True)
 class StagedTask:
-    """The staged pieces of one task: the later one of a region's pieces is newer."""
+    """The staged pieces of one task: the later one of a region's pieces is newer. `columns` are
+    those that the task knew, with their field ids."""
 
     pieces: tuple[StagedPiece, ...]
+    columns: pa.Schema | None = None
 
 
 class Stager:
@@ -122,7 +124,7 @@ class Stager:
                 self._stage(largest, self._buffers.pop(largest))
         for key, buffer in self._buffers.items():
             self._stage(key, buffer)
-        return StagedTask(tuple(self._pieces))
+        return StagedTask(tuple(self._pieces), self._numbered)
 
     def _stage(self, key: RegionKey, buffer: _Buffer) -> None:
         info = self._writer.info

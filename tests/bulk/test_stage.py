@@ -25,6 +25,7 @@ from memwal_sql.state.batch_marks import BatchMark, last_complete
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.region.versions import RegionManifests
 from memwal_sql.table import Table
+from tests.each import each
 from tests.model.faults import Fault, FaultyStore, Kind
 from tests.model.merging import manifests
 from tests.model.opened import opened_over
@@ -362,6 +363,10 @@ def _rename(uri: str) -> None:
         lance.dataset(uri).alter_columns({"path": path, "name": name})
 
 
+def _drop(uri: str) -> None:
+    lance.dataset(uri).drop_columns(["val"])
+
+
 def _add_again(uri: str) -> None:
     lance.dataset(uri).drop_columns(["val"])
     lance.dataset(uri).add_columns(pa.field("val", pa.string()))
@@ -373,7 +378,7 @@ def _add_again(uri: str) -> None:
     ("change", "expected"),
     [
         (_rename, lambda n: {"id": n, "s": {"z": n}, "text": f"v{n}"}),
-        (_add_again, lambda n: {"id": n, "s": {"x": n}, "val": None}),
+        (_drop, lambda n: {"id": n, "s": {"x": n}}),
     ],
 )
 def test_columns_that_change_while_rows_are_staged_go_by_id(
@@ -392,6 +397,27 @@ def test_columns_that_change_while_rows_are_staged_go_by_id(
     publisher.publish(staged)
     found = mw.open_table(nested.uri).scan().read_all().sort_by("id")
     assert found.to_pylist() == [expected(n) for n in range(10)]
+
+
+@each("limits", [SMALL, LARGE])
+@each("change", [_add_again, lambda uri: mw.open_table(uri).add_columns({"p": "id + 1"})])
+def test_rows_that_were_staged_before_a_column_was_added_are_refused(
+    tmp_path: Path, limits: StageLimits, change: Any
+) -> None:
+    """Others have filled it: it would become null in the rows of these keys."""
+    table = mw.create_table(tmp_path / "t", NESTED, "id")
+    merge_rows(table, [{"id": 1, "s": {"x": 9}, "val": "v9"}])
+    publisher = table.publisher()
+    columns = {"id": [1], "s": [{"x": 1}], "val": ["v1"]}
+    staged = stage(table, columns, limits)
+    change(table.uri)
+    name = mw.open_table(table.uri).schema.names[-1]
+    merge_rows(table, [{"id": 1, name: "9" if name == "val" else 9}])
+    rows = mw.open_table(table.uri).to_arrow().to_pylist()
+    with pytest.raises(mw.ReopenError, match=f"'{name}' .* was added.*run the job again"):
+        publisher.publish([staged])
+    assert mw.open_table(table.uri).to_arrow().to_pylist() == rows
+    assert rows[0][name] in ("9", 9)
 
 
 def test_rows_that_lack_columns_are_refused_or_null_as_the_form_says(nested: Table) -> None:
