@@ -6,11 +6,13 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 import memwal_sql as mw
 from memwal_sql.maintain.checks.findings import Severity
+from memwal_sql.state.replay import Replay
 from memwal_sql.storage import paths
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.records.intent import Intent
@@ -150,11 +152,18 @@ def cut_record(table: mw.Table) -> None:
     (Path(table.uri) / record_of_one(table)).write_text("{")
 
 
-@damages("has no record, though the region was claimed, and written, since: its rows are left out")
+@damages("was committed, as a later entry says, but its record is missing")
 def lost_record(table: mw.Table) -> None:
     upsert(table, 1, atomic=True)
     upsert(table, 2)
     open_store(table.uri).delete([record_of_one(table)])
+
+
+@damages("has no record, though the region was claimed, and written, since: its rows are left out")
+def lost_record_of_an_older_version(table: mw.Table) -> None:
+    """No entry says what became of those before it."""
+    with patch.object(Replay, "_note", lambda *_: None):
+        lost_record(table)
 
 
 @damages("is committed, but its entry at position 2 of region")
