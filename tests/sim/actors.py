@@ -21,6 +21,7 @@ from tests.sim.schedule import Gone, Schedule
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("op", pa.int64()), ("log", pa.string())])
 KEYS = 4
+WEEKS = 20 * 24 * 3600.0  # that a machine's clock may be off
 # Keys of rows that are only appended to: in two regions of one table, and in another one.
 LISTS = ((101, 103), (200,))
 ALL_LISTS = tuple(key for keys in LISTS for key in keys)
@@ -80,6 +81,7 @@ class Actor:
             try:
                 if self._process is None:
                     self._process = Process(self._uris, self.name, self._schedule)
+                    self._process.off = self._rng.choice((0.0, -WEEKS, WEEKS))
                 getattr(self, f"_{name}")(self._process)
             except Gone:
                 self._process = None

@@ -16,19 +16,19 @@ from functools import partial
 from random import Random
 from threading import Lock, local
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import memwal_sql as mw
 from exec_nodes.base import threads, transient_threads
 from exec_nodes.base.tasks import background_by
 from exec_nodes.resident.store import ResidentStore
-from memwal_sql import create
+from memwal_sql import create, drop
 from memwal_sql.errors import OutcomeUnknownError, StoreUnavailableError
 from memwal_sql.maintain.checks import transactions as checked
 from memwal_sql.maintain.gc import collector
 from memwal_sql.state import open_writers
 from memwal_sql.storage.generation import write
-from memwal_sql.storage.objects import memory
+from memwal_sql.storage.objects import memory, store_time
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.records import transactions
 from memwal_sql.storage.retries import Pauses
@@ -51,6 +51,7 @@ class Process:
         self.schedule = schedule
         self._gone = False
         self._skew = 0.0
+        self.off = 0.0
         self._writer: mw.TableWriter | None = None
         self.pid = next(_numbers)
         _thread.process = self
@@ -60,6 +61,10 @@ class Process:
     def clock(self) -> float:
         """Seconds; `jump` moves it."""
         return self.schedule.seconds + self._skew
+
+    def machine_time(self) -> float:
+        """What the clock of its machine says, which may be days `off` that of the store."""
+        return _BEGIN_SECONDS + self.schedule.seconds + self.off
 
     def sleep(self, seconds: float) -> None:
         """Let others go on; the clock says afterwards that the time is over."""
@@ -183,6 +188,15 @@ class _Time:
         return datetime.fromtimestamp(cls.time(), UTC)
 
 
+class _MachineTime:
+    """The module `time` of what must not go by it."""
+
+    @staticmethod
+    def time() -> float:
+        process: Process | None = getattr(_thread, "process", None)
+        return process.machine_time() if process else _BEGIN_SECONDS
+
+
 def _opened(*args: Any, **options: Any) -> Any:
     process: Process | None = getattr(_thread, "process", None)
     store = open_store(*args, **options)
@@ -203,16 +217,18 @@ def simulated(seed: str) -> Iterator[None]:
         within.enter_context(patch.object(coordinator, "utc_now", _Time.utc_now))
         within.enter_context(patch.object(create, "open_store", _opened))
         within.enter_context(patch.object(threads, "start_call", _no_thread))
-        within.enter_context(patch.object(transient_threads, "Thread", _no_thread))
+        within.enter_context(patch.object(transient_threads, "start_call", _no_thread))
         within.enter_context(patch.object(lifecycle, "Ticks", lambda *_: None))
         within.enter_context(another_store())
         # What one process makes for itself no other waits for.
         within.enter_context(patch.object(ResidentStore, "locked", lambda *_: Lock()))
         for module in (memory, checked):
             within.enter_context(patch.object(module, "time", _Time))
-        collecting = collector.collect_garbage
-        defaults = {**(collecting.__kwdefaults__ or {}), "clock": _Time.time}
-        within.enter_context(patch.object(collecting, "__kwdefaults__", defaults))
+        within.enter_context(patch.object(collector, "time", _MachineTime))
+        within.enter_context(
+            patch.object(store_time, "_log", Mock())
+        )  # machines are off on purpose
+        within.enter_context(patch.object(drop, "open_store", _opened))
         own = {"clock": _clock, "sleep": _sleep, "random": Random(f"{seed} turns").random}
         made = mw.TableWriter.__init__
         defaults = {**(made.__kwdefaults__ or {}), **own}

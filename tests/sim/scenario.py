@@ -55,7 +55,12 @@ def run(scenario: str, seed: int) -> Schedule:
         try:
             schedule.run({actor.name: lambda actor=actor: actor.play(_STEPS) for actor in actors})
             schedule.fault_rate = 0
-            schedule.run({"end": lambda: _check(uris, schedule, actors, serial=bool(seed % 2))})
+            if len(uris) > 1 and seed % 4 > 1:
+                schedule.run({"drop": lambda: _check_drop(uris, schedule)})
+                del uris[0]
+            else:
+                serial = bool(seed % 2)
+                schedule.run({"end": lambda: _check(uris, schedule, actors, serial=serial)})
         except BaseException as error:
             error.add_note("\n".join(schedule.trace[-40:]))
             error.add_note(f"PYTHONHASHSEED=0 python -m tests.sim {text}")
@@ -104,6 +109,22 @@ def _check(uris: list[str], schedule: Schedule, actors: list[Actor], *, serial: 
         ]
         history.sort(key=lambda operation: operation.start)
         assert explains(history), "\n".join(map(str, history))
+
+
+def _check_drop(uris: list[str], schedule: Schedule) -> None:
+    """A drop of the first table, which has the records, changes nothing that the other one has."""
+    process = Process(uris, "drop", schedule)
+    before = process.tables[1].to_arrow(["id", "log"]).sort_by("id")
+    mw.drop_table(uris[0])
+    for writes in (False, True):
+        other = Process(uris[1:], "drop", schedule)
+        if writes:
+            rows = [
+                {"id": key, "log": log}
+                for key, log in zip(*before.to_pydict().values(), strict=True)
+            ]
+            other.writer().upsert(rows)
+        assert other.table.to_arrow(["id", "log"]).sort_by("id") == before
 
 
 def _check_reports(process: Process) -> None:
