@@ -298,12 +298,17 @@ class SqlQuery:
         searches: the calls of functions that search.
         misread: the conditions with `[NOT] IN (SELECT ...)` in which DataFusion forgets the NULLs
             of the subquery.
+        refused: why the text is refused: clauses that DataFusion ignores or answers wrongly.
+        unnamed: the places after columns that need an alias, as a subquery of ANY or ALL is
+            compared with itself otherwise.
     """
 
     tables: list[tuple[int, int, list[str], bool]]
     pasts: list[Past]
     searches: list[Search]
     misread: list[str]
+    refused: list[str]
+    unnamed: list[int]
 
 class Part:
     """Characters of the text."""
@@ -605,10 +610,11 @@ class Alteration:
     value: Part | None
 
 class Transaction:
-    """BEGIN, COMMIT or ROLLBACK of a transaction."""
+    """BEGIN, COMMIT or ROLLBACK of a transaction; `reads_only` is that of BEGIN READ ONLY."""
 
     action: Literal["BEGIN", "COMMIT", "ROLLBACK"]
     level: Literal["serializable", "snapshot"] | None
+    reads_only: bool
 
 class Variable:
     """SET, SHOW or RESET of a variable."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from memwal_native.syntax import SqlQuery
 from memwal_sql.errors import InvalidCallError, UnsupportedError
 
 
@@ -14,8 +15,14 @@ def check_memberships(misread: Sequence[str]) -> None:
     if misread:
         raise UnsupportedError(
             f"DataFusion would ignore NULLs of the subquery in {misread[0]!r}: write "
-            "x <> ALL (SELECT ...), or NOT EXISTS"
+            "x = ANY (SELECT ...) for IN, and x <> ALL (SELECT ...) for NOT IN"
         )
+
+
+def check_faults(query: SqlQuery) -> None:
+    """Raise UnsupportedError for clauses that DataFusion 55 ignores or answers wrongly."""
+    if query.refused:
+        raise UnsupportedError(query.refused[0])
 
 
 def check_names_differ(names: Sequence[str]) -> None:

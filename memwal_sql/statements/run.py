@@ -143,6 +143,7 @@ def _answered(
 ) -> datafusion.DataFrame:
     change = _change(ctx, statement)
     if change is not None:
+        check_inside(ctx, statement, is_change=True)
         text = statement.source.original.strip().rstrip(";")
         session = search_functions(ctx)
         described = Description(None, session.actor, text)

@@ -37,9 +37,9 @@ def run_transaction_word(
             raise statement.error("a transaction is open: COMMIT or ROLLBACK ends it", at)
         level = tree.level or functions.isolation
         present = [table for table in functions.tables(ctx) if isinstance(table, Table)]
-        functions.slot.open = OpenTransaction(
-            others=present, actor=functions.actor, isolation=level
-        )
+        begun = OpenTransaction(others=present, actor=functions.actor, isolation=level)
+        begun.reads_only = tree.reads_only
+        functions.slot.open = begun
         return pa.table({})
     if transaction is None:
         raise statement.error("no transaction is open: BEGIN begins one", at)
@@ -47,6 +47,9 @@ def run_transaction_word(
     if tree.action == "ROLLBACK":
         transaction.rollback()
         return pa.table({})
+    if transaction.reads_only:
+        transaction.rollback()  # what ctx.sql has inserted
+        return pa.table({"id": pa.nulls(1, pa.string()), "count": pa.array([0], pa.uint64())})
     result = transaction.commit()
     return pa.table(
         {
@@ -56,9 +59,14 @@ def run_transaction_word(
     )
 
 
-def check_inside(ctx: datafusion.SessionContext, statement: Statement) -> None:
+def check_inside(
+    ctx: datafusion.SessionContext, statement: Statement, is_change: bool = False
+) -> None:
     """Raise UnsupportedError for a statement that can't be part of the open transaction."""
-    word = statement.sql.word
-    if word in _NOT_INSIDE and open_transaction(ctx) is not None:
+    word, transaction = statement.sql.word, open_transaction(ctx)
+    if is_change and transaction is not None and transaction.reads_only:
+        message = "the transaction began with READ ONLY: ROLLBACK, and BEGIN another one"
+        raise statement.unsupported(message, statement.sql.part.start)
+    if word in _NOT_INSIDE and transaction is not None:
         message = f"{word} can't be part of a transaction: COMMIT or ROLLBACK first"
         raise statement.unsupported(message, statement.sql.part.start)

@@ -53,6 +53,9 @@ class OpenTransaction:
         committed: whether it is committed: after the `with`, and from the beginning where the
             record of a given id says so.
         result: what was written, once it is committed.
+        isolation: its isolation level.
+        reads_only: whether statements of the session that change rows are refused, and nothing is
+            written at the end.
     """
 
     def __init__(
@@ -86,7 +89,8 @@ class OpenTransaction:
             raise InvalidCallError(f"timeout_s={timeout_s!r} must be a number of seconds above 0")
         self.committed = False
         self.result: TransactionResult | None = None
-        self._isolation = isolation
+        self.isolation = isolation
+        self.reads_only = False
         self._id = id
         self._actor, self._operation = actor, operation
         self._statements: list[str] = []
@@ -162,7 +166,7 @@ class OpenTransaction:
             return TransactionRecord("", True, utc_now())
         operation = self._operation or "; ".join(self._statements) or None
         description = Description(self._id, self._actor, operation)
-        serializable = self._isolation == SERIALIZABLE
+        serializable = self.isolation == SERIALIZABLE
         return Commit(self._used, self._home, description, serializable).run()
 
     def _join(self, tables: Sequence[Table]) -> list[Joined]:

@@ -93,7 +93,7 @@ INSERT INTO t VALUES (1, 2, NULL, 'x') ON CONFLICT DO UPDATE SET n = excluded.c 
 INSERT INTO t (id, n) SELECT * FROM (VALUES (1, (SELECT 8))) !! SubqueryExpr
 INSERT INTO t (id, n) VALUES (1, 2) UNION ALL VALUES (2, (SELECT 8)) !! SubqueryExpr
 INSERT INTO t (id, n) VALUES (1, CAST(EXISTS (SELECT 1 FROM t) AS INT)) !! not support .* Exists
-INSERT INTO t (id, n) VALUES (1, CAST(5 IN (SELECT id FROM t) AS INT)) !! not support .* InSubquery
+INSERT INTO t (id, n) VALUES (1, CAST(5 IN (SELECT id FROM t) AS INT)) !! = ANY
 INSERT INTO t (id, n) VALUES (1, 1), (2, 2.5), (3, 'x') !! column 'n' .* 2\.5
 INSERT INTO t (id, n) VALUES (1, 1), (2, (y)), (3, 'x') !! No field named y
 INSERT INTO t (id, n) VALUES (1, 1), (2) !! 1 values in row 1 but expected 2

@@ -10,6 +10,7 @@ from memwal_sql.statements.queries.places import StatementError, offset_of
 
 # Most characters of a message, which may show whole expressions.
 _MOST, _END = 400, 200
+_SERIALIZING = re.compile("^(?:General error: )?Proto serialization error: ")
 _NOT_IMPLEMENTED = "This feature is not implemented: "
 # Prefixes that DataFusion adds to its error messages.
 _PREFIXES = re.compile(
@@ -59,6 +60,11 @@ def error_of(error: Exception, text: str = "") -> MemWalError | None:
     if type(error) not in (Exception, ValueError) or "FFI error" in str(error):
         return None
     message = _PREFIXES.sub("", str(error))
+    if _SERIALIZING.match(message):
+        return UnsupportedError(
+            "DataFusion can't run a subquery here that names columns of the query around it: write "
+            "it as a join"
+        )
     if (syntax := _SYNTAX.match(message)) is not None:
         return _syntax_error(syntax, text)
     if _NOT_ALLOWED.match(message):

@@ -16,7 +16,7 @@ from memwal_native.syntax import Search, SqlQuery
 from memwal_sql.arguments import quoted
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.read.snapshots import CONSISTENCIES
-from memwal_sql.session.clauses import check_memberships
+from memwal_sql.session.clauses import check_faults, check_memberships
 from memwal_sql.session.provider import noted_scans
 from memwal_sql.session.table_functions import (
     NAME_PARTS,
@@ -51,6 +51,8 @@ from memwal_sql.statements.queries.snapshots import (
 
 # Stands for the table of a search that is not named by a literal.
 _UNNAMED: TableName = ("", "", "")
+# Names a column that a subquery compares, so that DataFusion can't take it for one of a table.
+_ALIAS = ' AS "memwal compared"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,7 @@ def _planned(
 ) -> _Query:
     """The query, with the tables at `uris` in their current state under all of their names."""
     parsed = parsed_query(parser_of(ctx), source)
+    check_faults(parsed)
     query = without(source.text, parsed.pasts)
     if snapshots is not None:
         check_memberships(parsed.misread)
@@ -197,7 +200,7 @@ def _planned(
             )
         schema = schemas[name, moment] = schema_name()
         tables[schema] = name[-1], pinned.tables[name, moment], level, registration.approximate
-    edits = []
+    edits = [Edit(at, at, _ALIAS) for at in parsed.unnamed]
     names = Counter(name[-1] for name, _ in times)
     for use in uses:
         schema_of = schemas.get((use.name, use.moment))

@@ -11,6 +11,7 @@ from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.table_functions import search_functions
 from memwal_sql.statements.queries.parsed import Statement
 from memwal_sql.storage.records.transactions import MOST_SHOWN
+from memwal_sql.transaction.handle import OpenTransaction
 from memwal_sql.write.statement import SNAPSHOT, Isolation, check_isolation
 
 _ISOLATION, _ACTOR = "memwal.isolation", "memwal.actor"
@@ -56,7 +57,9 @@ def run_variable(
     if setting not in (_ISOLATION, _ACTOR):
         raise statement.error(f"the settings are {_ISOLATION} and {_ACTOR}", at)
     if statement.sql.word == "SHOW":
-        value = session.isolation if setting == _ISOLATION else session.actor
+        within = cast(OpenTransaction | None, session.slot.open)
+        isolation = session.isolation if within is None else within.isolation
+        value = isolation if setting == _ISOLATION else session.actor
         return pa.table({"name": [setting], "value": pa.array([value], pa.string())})
     if session.slot.open is not None:
         message = f"{setting} is that of the open transaction until COMMIT or ROLLBACK"

@@ -64,7 +64,19 @@ impl Visitor for Misread {
             | Expr::IsFalse(_)
             | Expr::IsNotFalse(_)
             | Expr::IsUnknown(_)
-            | Expr::IsNotUnknown(_) => Names::of(expr).memberships,
+            | Expr::IsNotUnknown(_)
+            | Expr::Cast { .. } => Names::of(expr).memberships,
+            Expr::Function(function) => Names::of(&function.args).memberships,
+            Expr::Case { operand, conditions, else_result, .. } => {
+                let results = conditions.iter().map(|when| &when.result);
+                let values = operand.as_deref().into_iter().chain(else_result.as_deref());
+                results.chain(values).any(|value| Names::of(value).memberships)
+            }
+            Expr::BinaryOp { left, op, right }
+                if !matches!(op, BinaryOperator::And | BinaryOperator::Or) =>
+            {
+                Names::of(left).memberships || Names::of(right).memberships
+            }
             _ => false,
         };
         if tells_unknown && !self.right.contains(&std::ptr::from_ref(expr)) {
@@ -87,7 +99,7 @@ fn is_right(value: &Expr, subquery: &Query) -> bool {
 
 /// The expressions in a part of a query.
 #[derive(Default)]
-struct Names {
+pub struct Names {
     depth: usize,
     /// Whether columns, and memberships, stand outside of its subqueries.
     columns: bool,
@@ -97,13 +109,13 @@ struct Names {
 }
 
 impl Names {
-    fn of(part: &impl Visit) -> Self {
+    pub fn of(part: &impl Visit) -> Self {
         let mut names = Self::default();
         let _ = part.visit(&mut names);
         names
     }
 
-    fn leads_out(&self) -> bool {
+    pub fn leads_out(&self) -> bool {
         !self.qualifiers.is_subset(&self.tables)
     }
 }

@@ -4,6 +4,7 @@ pub mod changes;
 pub mod definitions;
 pub mod depth;
 pub mod distances;
+pub mod faults;
 pub mod memberships;
 pub mod parser;
 pub mod query;

@@ -12,6 +12,7 @@ use pyo3::exceptions::{PyRecursionError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::python::errors::guarded;
+use crate::sql::faults::Faults;
 use crate::sql::memberships::Misread;
 use crate::sql::query::{Past, Search, is_blank, misread_past, searches, without_past};
 use crate::sql::reader::{Parsed, Reader, Source};
@@ -46,6 +47,10 @@ pub struct SqlQuery {
     pub searches: Vec<Search>,
     /// The conditions with `[NOT] IN (SELECT ...)` in which DataFusion forgets NULLs.
     pub misread: Vec<String>,
+    /// Why the text is refused: clauses that DataFusion ignores or answers wrongly.
+    pub refused: Vec<&'static str>,
+    /// The places after columns that need an alias.
+    pub unnamed: Vec<usize>,
 }
 
 const SEVERAL: &str = "give one statement at a time: another one begins after this";
@@ -91,7 +96,11 @@ pub fn query(
     let _ = tree.visit(&mut tables);
     let mut misread = Misread::default();
     let _ = tree.visit(&mut misread);
-    Ok(SqlQuery { tables: tables.placed(), pasts, searches, misread: misread.found })
+    let mut faults = Faults::new(source);
+    let _ = tree.visit(&mut faults);
+    let Faults { refused, unnamed, .. } = faults;
+    let misread = misread.found;
+    Ok(SqlQuery { tables: tables.placed(), pasts, searches, misread, refused, unnamed })
 }
 
 pub fn statement(
@@ -286,14 +295,34 @@ impl Reader {
             } else {
                 self.takes_transaction();
             }
-            return Ok(Transaction { action: "BEGIN", level: self.isolation_level()? });
+            return self.modes();
         }
         let action = if self.takes(&[Keyword::ROLLBACK]) { "ROLLBACK" } else { "COMMIT" };
         if action == "COMMIT" {
             self.parser.advance_token(); // or END
         }
         self.takes_transaction();
-        Ok(Transaction { action, level: None })
+        Ok(Transaction { action, level: None, reads_only: false })
+    }
+
+    /// The modes of a transaction after BEGIN: its isolation level, READ ONLY and READ WRITE.
+    fn modes(&mut self) -> Parsed<Transaction> {
+        let (mut level, mut reads_only) = (None, false);
+        while !self.is_at_token(&Token::EOF) {
+            if self.takes(&[Keyword::READ]) {
+                reads_only = self.takes(&[Keyword::ONLY]);
+                if !reads_only && !self.takes(&[Keyword::WRITE]) {
+                    return self.expected("ONLY or WRITE");
+                }
+            } else {
+                match self.isolation_level()? {
+                    None => break,
+                    found => level = found,
+                }
+            }
+            let _ = self.parser.consume_token(&Token::Comma);
+        }
+        Ok(Transaction { action: "BEGIN", level, reads_only })
     }
 
     fn takes_transaction(&mut self) -> bool {

@@ -301,4 +301,5 @@ pub struct Variable {
 pub struct Transaction {
     pub action: &'static str,
     pub level: Option<&'static str>,
+    pub reads_only: bool,
 }

@@ -1,0 +1,150 @@
+"""What DataFusion 55 answers wrongly is right in `mw.sql`, or refused with the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import datafusion
+import duckdb
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
+ROWS = pa.table({"id": [1, 2, 3, 4], "v": [10, 20, None, 40]}, schema=SCHEMA)
+OTHERS = pa.table({"id": [2, 4, 5], "v": [20, None, 50]}, schema=SCHEMA)
+
+RIGHT = """
+id = ANY (SELECT id FROM t WHERE v > 20)
+t.id = ANY (SELECT t.id FROM t WHERE t.v > 20)
+id = SOME (SELECT id FROM t WHERE v > 20)
+v >= ALL (SELECT v FROM t WHERE v IS NOT NULL)
+v >= ALL (SELECT v FROM t)
+v < ALL (SELECT v FROM t WHERE id > 1)
+id <> ALL (SELECT id FROM t WHERE v > 20)
+NOT (id = ANY (SELECT id FROM t WHERE v > 20))
+id = ANY (SELECT DISTINCT id FROM t WHERE v > 20)
+id = ANY (SELECT id FROM t WHERE v > 5 GROUP BY id HAVING count(*) = 1 ORDER BY id)
+id = ANY ((SELECT id FROM t WHERE v > 20))
+id = ANY (SELECT id FROM u WHERE u.v = t.v)
+id = ANY (SELECT id FROM u WHERE u.id = ANY (SELECT id FROM t WHERE v > 20))
+id = ANY (SELECT max(id) FROM t)
+coalesce(v = ANY (SELECT v FROM u), true)
+coalesce(v <> ALL (SELECT v FROM u), true)
+(v <> ALL (SELECT v FROM u)) IS NULL
+CASE WHEN v <> ALL (SELECT v FROM u) THEN false ELSE true END
+v <> ALL (SELECT v FROM u) OR id = 1
+id IN (SELECT id FROM t EXCEPT SELECT id FROM u)
+id IN (SELECT coalesce(a.id, b.id) FROM t AS a FULL JOIN u AS b USING (id) WHERE b.v = 20)
+CASE WHEN id IN (SELECT id FROM u) THEN v > 5 ELSE false END
+""".strip().splitlines()
+
+REFUSED = {
+    "id = ANY (SELECT * FROM u)": "by name",
+    "id = ANY (SELECT id AS id FROM t WHERE v > 20)": "by name",
+    "id = ANY (SELECT t.id AS id FROM t WHERE v > 20)": "by name",
+    "id = ANY (SELECT id FROM t UNION SELECT id FROM u)": "by name",
+    "id > ALL (SELECT max(id) FROM u WHERE u.id = t.id)": "EXISTS",
+    "id IN (SELECT id FROM t EXCEPT ALL SELECT id FROM u)": "row_number",
+    "id IN (SELECT id FROM t INTERSECT ALL SELECT id FROM u)": "row_number",
+    "id IN (SELECT id FROM t AS a RIGHT JOIN u AS b USING (id))": "coalesce",
+    "EXISTS (SELECT * FROM t AS a FULL JOIN u AS b USING (id))": "coalesce",
+    "id IN (SELECT id FROM t AS a NATURAL RIGHT JOIN u AS b)": "coalesce",
+    "id IN (SELECT id FROM u TABLESAMPLE (10 PERCENT))": "random",
+    "id IN (SELECT id FROM u FOR UPDATE)": "lock nothing",
+    "random() BETWEEN 0.4 AND 0.6": "AS r",
+    "coalesce(random(), 1) > 0.5": "AS r",
+    "coalesce(v IN (SELECT v FROM u), true)": "= ANY",
+    "(CASE WHEN id > 1 THEN v IN (SELECT v FROM u) END) IS NULL": "= ANY",
+    "(v IN (SELECT v FROM u)) = false": "= ANY",
+    "v NOT IN (SELECT v FROM u) OR id = 1": "<> ALL",
+}
+
+
+@pytest.fixture
+def ctx(tmp_path: Path) -> Iterator[datafusion.SessionContext]:
+    ctx = datafusion.SessionContext()
+    with mw.create_table(tmp_path / "t", SCHEMA, primary_key="id") as table:
+        mw.register(ctx, "t", table)
+        ctx.from_arrow(OTHERS, name="u")
+        yield ctx
+
+
+def live(ctx: datafusion.SessionContext) -> list[tuple[int, int | None]]:
+    rows = mw.sql(ctx, "SELECT id, v FROM t ORDER BY id").to_pylist()
+    return [(row["id"], row["v"]) for row in rows]
+
+
+CHANGES = (
+    "DELETE FROM t WHERE {}",
+    "UPDATE t SET v = 0 WHERE {}",
+    "INSERT INTO t SELECT id + 10 AS id, v FROM t WHERE {}",
+    "MERGE INTO t AS m USING (SELECT id, v FROM t WHERE {}) AS s ON m.id = s.id "
+    "WHEN MATCHED THEN UPDATE SET v = s.v + 1",
+)
+
+
+def test_quantifiers_over_the_same_table_change_the_rows_that_duckdb_changes(
+    ctx: datafusion.SessionContext,
+) -> None:
+    with duckdb.connect() as other:
+        other.execute("CREATE TABLE t (id bigint PRIMARY KEY, v bigint)")
+        other.execute("CREATE TABLE u AS FROM OTHERS")
+        for number, condition in enumerate(RIGHT):
+            for statement in (CHANGES[number % 4], CHANGES[(number + 1) % 4]):
+                text = statement.format(condition)
+                mw.sql(ctx, "DELETE FROM t")
+                mw.sql(ctx, "INSERT INTO t VALUES (1, 10), (2, 20), (3, NULL), (4, 40)")
+                other.execute("DELETE FROM t")
+                other.execute("INSERT INTO t FROM ROWS")
+                query = f"SELECT id FROM t WHERE {condition} ORDER BY id"
+                found = mw.sql(ctx, query).to_pylist()
+                expected = other.execute(query).fetchall()
+                assert [(row["id"],) for row in found] == expected, query
+                mw.sql(ctx, text)
+                other.execute(text)
+                assert live(ctx) == other.execute("FROM t ORDER BY id").fetchall(), text
+
+
+def test_what_can_not_be_right_is_refused_with_the_way_out(
+    ctx: datafusion.SessionContext,
+) -> None:
+    mw.sql(ctx, "INSERT INTO t VALUES (1, 10), (2, 20), (3, NULL), (4, 40)")
+    before = live(ctx)
+    for condition, way in REFUSED.items():
+        with pytest.raises(mw.UnsupportedError, match=way):
+            mw.sql(ctx, f"DELETE FROM t WHERE {condition}")
+        assert live(ctx) == before, condition
+        if way != "= ANY" and way != "<> ALL":  # queries are not asked for these
+            with pytest.raises(mw.UnsupportedError, match=way):
+                mw.sql(ctx, f"SELECT id FROM t WHERE {condition}").collect()
+
+
+def test_a_transaction_that_only_reads_changes_nothing(ctx: datafusion.SessionContext) -> None:
+    mw.sql(ctx, "INSERT INTO t VALUES (1, 10)")
+    for begin in (
+        "BEGIN READ ONLY",
+        "START TRANSACTION READ ONLY",
+        "BEGIN ISOLATION LEVEL SERIALIZABLE, READ ONLY",
+    ):
+        mw.sql(ctx, begin)
+        with pytest.raises(mw.UnsupportedError, match="READ ONLY"):
+            mw.sql(ctx, "UPDATE t SET v = 11")
+        assert live(ctx) == [(1, 10)]
+        mw.sql(ctx, "COMMIT")
+        assert live(ctx) == [(1, 10)]
+    mw.sql(ctx, "BEGIN READ WRITE")
+    mw.sql(ctx, "UPDATE t SET v = 11")
+    mw.sql(ctx, "COMMIT")
+    assert live(ctx) == [(1, 11)]
+
+
+def test_show_tells_the_level_of_the_open_transaction(ctx: datafusion.SessionContext) -> None:
+    show = "SHOW memwal.isolation"
+    assert mw.sql(ctx, show).to_pylist()[0]["value"] == "snapshot"
+    mw.sql(ctx, "BEGIN ISOLATION LEVEL SERIALIZABLE")
+    assert mw.sql(ctx, show).to_pylist()[0]["value"] == "serializable"
+    mw.sql(ctx, "ROLLBACK")
+    assert mw.sql(ctx, show).to_pylist()[0]["value"] == "snapshot"
