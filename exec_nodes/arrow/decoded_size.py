@@ -28,10 +28,10 @@ def decoded_bytes(column: pa.Array | pa.ChunkedArray) -> int:
 
 def is_indirect(kind: pa.DataType) -> bool:
     """Whether columns of a type may name values that they do not have."""
+    if kind.num_fields == 0:
+        return bool(pa.types.is_null(kind) or pa.types.is_dictionary(kind))
     return (
-        pa.types.is_null(kind)
-        or pa.types.is_dictionary(kind)
-        or pa.types.is_run_end_encoded(kind)
+        pa.types.is_run_end_encoded(kind)
         or is_list_view(kind)
         or any(is_indirect(field.type) for field in inner_fields(kind))
     )

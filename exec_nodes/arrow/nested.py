@@ -18,9 +18,12 @@ MOST_LEVELS = 60
 def check_levels(schema: pa.Schema) -> None:
     """Raise InvalidCallError for a column whose type has types within it on too many levels."""
     for column in schema:
-        level = [column.type]
-        for _ in range(MOST_LEVELS + 1):
-            level = [field.type for kind in level for field in inner_fields(kind)]
+        level, count = [column.type], 0
+        while level and count <= MOST_LEVELS:
+            level = [
+                field.type for kind in level if kind.num_fields for field in inner_fields(kind)
+            ]
+            count += 1
         if level:
             raise InvalidCallError(
                 f"column {column.name!r} has a type of more than {MOST_LEVELS} levels, the most "
