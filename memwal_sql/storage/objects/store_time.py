@@ -39,9 +39,9 @@ def now_by_store(store: ObjectStore, machine: float) -> float:
     if abs(off) > _MOST_OFF:
         way = "ahead of" if off > 0 else "behind"
         _log.warning(
-            "the clock of this machine is %.0f minutes %s that of %s, which decides what is old: "
+            "the clock of this machine is %d minutes %s that of %s, which decides what is old: "
             "set it right",
-            abs(off) / 60,
+            round(abs(off) / 60),
             way,
             store.uri,
         )
