@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self
 from uuid import UUID
 
+from exec_nodes.base.ticker import Ticks
 from memwal_sql.errors import ConflictError, InvalidCallError, MemWalError
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.objects.concurrent import seconds
@@ -98,6 +99,7 @@ class OpenTransaction:
         self._timeout_s = timeout_s
         self._over = False
         self._expired = False
+        self._ticks: Ticks | None = None
         self._lock = Lock()
         self._others = {table.context.identity: table for table in others if _can_join(table)}
         self._joined: list[Joined] = []
@@ -106,6 +108,7 @@ class OpenTransaction:
             record = free_id(Transactions(self._home.store), id)
             if isinstance(record, TransactionRecord):
                 self._take(record)
+        self._ticks = None if self._over else Ticks(self._expire, timeout_s)
 
     def inside(self, table: Table) -> Table:
         """A table as the transaction sees it: in one state with all tables that it uses, and with
@@ -135,10 +138,39 @@ class OpenTransaction:
 
     def rollback(self) -> None:
         """Forget what was staged; the transaction is over. Nothing was written."""
+        self._expired = False
+        self._end(
+            InvalidCallError(
+                "the transaction was rolled back: read the results of its queries before that"
+            )
+        )
+
+    def _end(self, error: MemWalError) -> None:
+        """Forget the state that is read and what was staged: calls get an error from now on."""
         self._over = True
         for joined in self._joined:
-            joined.inside.scope.end()
+            joined.inside.scope.end(error)
             joined.cuts.clear()  # nobody need remember what is written any more
+        if self._ticks is not None:
+            self._ticks.stop()
+
+    def _expire(self) -> None:
+        """End the transaction when its time is over, unless it is in use: then it is at its next
+        statement, or after that time again."""
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            if not self._over and self._clock() > self._deadline:
+                self._expired = True
+                self._end(self._timeout())
+        finally:
+            self._lock.release()
+
+    def _timeout(self) -> ConflictError:
+        return ConflictError(
+            f"the transaction took longer than {self._timeout_s} s (timeout_s): nothing was "
+            "written: ROLLBACK, and run all of it again"
+        )
 
     def commit(self) -> TransactionResult:
         """Write what was staged. Nothing is written if it raises, with the one exception of
@@ -150,8 +182,9 @@ class OpenTransaction:
         """
         if self.result is not None:
             return self.result
-        self._check_open()
-        self._over = True
+        with self._lock:
+            self._check_open()
+            self._over = True
         try:
             return self._take(self._commit())
         except ConflictError as error:
@@ -218,6 +251,8 @@ class OpenTransaction:
         for joined in self._joined:
             joined.inside.scope.close()
             joined.cuts.clear()
+        if self._ticks is not None:
+            self._ticks.stop()
         self.result = TransactionResult(record.id, rows, positions)
         return self.result
 
@@ -229,11 +264,9 @@ class OpenTransaction:
             raise InvalidCallError("the transaction is over: begin another one")
         if self._clock() > self._deadline:
             self._expired = True
-            self.rollback()
-            raise ConflictError(
-                f"the transaction took longer than {self._timeout_s} s (timeout_s): nothing was "
-                "written: ROLLBACK, and run all of it again"
-            )
+            self._end(self._timeout())
+        if self._expired:
+            raise self._timeout()
 
     def __enter__(self) -> Self:
         return self
@@ -246,7 +279,7 @@ class OpenTransaction:
     ) -> None:
         if error is not None and not self.committed:
             self.rollback()
-        elif not self._over:
+        elif not self._over or self._expired:
             self.commit()
 
 

@@ -49,6 +49,10 @@ class StagedRows:
                 self._regions[part.key] = part, memtable
             self._regions[part.key][1].append(part.rows)
 
+    def forget(self) -> None:
+        """Forget all rows."""
+        self._regions = {}
+
     def rows(self) -> pa.RecordBatch | None:
         """The newest row of every key, tombstones included; None without any."""
         batches = [

@@ -11,7 +11,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from exec_nodes.keys.keys import KeyBatch
-from memwal_sql.errors import InvalidCallError, UnsupportedError
+from memwal_sql.errors import InvalidCallError, MemWalError, UnsupportedError
 from memwal_sql.read.snapshots import check_consistency
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.table import Table
@@ -60,16 +60,23 @@ class OneSnapshot:
         self.has_read_all = False
         self._snapshot = snapshot
         self._staged = staged
-        self._is_over = False
+        self._over: MemWalError | None = None
         self.takes_rows = True
 
     def close(self) -> None:
         """Take no rows from now on."""
         self.takes_rows = False
 
-    def end(self) -> None:
-        """Refuse reads and rows from now on: what was staged is forgotten."""
-        self.takes_rows, self._is_over = False, True
+    def end(self, error: MemWalError) -> None:
+        """Refuse reads and rows from now on by this error, and forget the rows, read and staged."""
+        self.takes_rows, self._over = False, self._over or error
+        self._snapshot = replace(self._snapshot, regions=())
+        self._staged.forget()
+
+    def check_takes_rows(self) -> None:
+        """Raise the error of the end, or InvalidCallError once it is closed."""
+        if not self.takes_rows:
+            raise self._over or InvalidCallError("the transaction is over: begin another one")
 
     def query(self, consistency: str, take: Callable[[BaseTable], T]) -> T:
         """The result of `take` over the transaction's base version."""
@@ -83,8 +90,8 @@ class OneSnapshot:
         filters: Sequence[Predicate] = (),
         planner: object = None,
     ) -> Snapshot:
-        """The snapshot, without the regions that `filters` rule out. Raises InvalidCallError after
-        a rollback."""
+        """The snapshot, without the regions that `filters` rule out. Raises the error of the end
+        after that."""
         info = self.base.info
         return self._read(lambda regions: prune(filters, regions, info.region_specs, info.schema))
 
@@ -113,12 +120,10 @@ class OneSnapshot:
         return [(region.spec_id, cast(RegionValues, region.values)) for region in chosen]
 
     def _read(self, choose: Choose) -> Snapshot:
-        if self._is_over:
-            raise InvalidCallError(
-                "the transaction was rolled back: read the results of its queries before that"
-            )
         self.reads.append(choose)
         regions = self._staged.in_front_of(self._snapshot.regions)
+        if self._over is not None:  # by now, perhaps in another thread
+            raise self._over
         chosen = choose(regions)
         self.regions_read.update(region.region_id for region in chosen)
         self.has_read_all |= len(chosen) == len(regions)
@@ -260,8 +265,7 @@ class TableInside(Table):
         return self._stage(compute(keys) if keys.num_rows else Resolved(keys))
 
     def _stage(self, resolved: Resolved) -> WriteResult:
-        if not self.scope.takes_rows:
-            raise InvalidCallError("the transaction is over: begin another one")
+        self.scope.check_takes_rows()
         if resolved.rows.num_rows:
             self._staged.add(resolved.rows)
         skipped, not_found = len(resolved.skipped), resolved.not_found

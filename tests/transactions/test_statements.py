@@ -18,6 +18,7 @@ from memwal_sql.storage.objects.concurrent import seconds
 from memwal_sql.transaction.handle import OpenTransaction
 from tests.each import each
 from tests.model.process import as_another_process
+from tests.model.waiting import eventually
 from tests.statements.test_corpus import entries, shown
 from tests.transactions.test_transaction import ACCOUNTS, JOURNAL
 
@@ -358,6 +359,57 @@ def test_each_statement_after_the_time_is_over_asks_for_rollback(
     mw.sql(ctx, "BEGIN")
     assert values(ctx, "SELECT sum(n) FROM accounts") == [(300,)]
     mw.sql(ctx, "COMMIT")
+
+
+def test_a_forgotten_transaction_ends_by_itself(
+    tables: dict[str, mw.Table], ctx: mw.SessionContext
+) -> None:
+    """After its time nothing is remembered for it, though nobody has ended it or uses it again."""
+    accounts = tables["accounts"]
+    with accounts.writer() as writer:
+        (region, *_) = writer.claim_all()
+
+        def wait(transaction: OpenTransaction) -> None:
+            """Others write; the ticker comes before the time is over, and after that."""
+            inside, start = transaction._joined[0].inside, seconds()
+            assert inside.staged() is not None
+            for passed, remembered in ((59.0, True), (61.0, False)):
+                transaction._clock = lambda passed=passed: start + passed
+                transaction._expire()
+                writer.upsert({"id": list(range(20)), "n": [1] * 20})
+                assert bool(region.recent._writes) == remembered
+            assert inside.staged() is None
+
+        mw.sql(ctx, "BEGIN")
+        frame = mw.sql(ctx, "SELECT * FROM accounts, journal")
+        mw.sql(ctx, "UPDATE accounts SET n = 0")
+        transaction = search_functions(ctx).slot.open
+        assert isinstance(transaction, OpenTransaction)
+        wait(transaction)
+        for late in (frame.to_pylist, lambda: mw.sql(ctx, "COMMIT")):
+            with pytest.raises(mw.ConflictError, match="took longer than"):
+                late()
+        with (
+            pytest.raises(mw.ConflictError, match="took longer than"),
+            mw.transaction(accounts) as tx,
+        ):
+            tx.upsert(accounts, {"id": [1], "n": [0]})
+            wait(tx)
+        with mw.transaction(accounts) as tx:
+            tx.upsert(accounts, {"id": [1], "n": [0]})
+            wait(tx)
+            tx.rollback()
+    assert {n for _, n in others(tables, "accounts")} == {1}
+
+
+def test_a_transaction_in_use_is_not_ended_from_outside(
+    tables: dict[str, mw.Table], ctx: mw.SessionContext
+) -> None:
+    transaction = OpenTransaction(list(tables.values()), timeout_s=1e-6)
+    with transaction._lock:
+        transaction._expire()
+        assert not transaction._over
+    eventually(lambda: transaction._over)  # the ticker has come
 
 
 def test_changed_columns_are_named_as_the_session_and_the_transaction_have_them(
