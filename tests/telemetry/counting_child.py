@@ -39,6 +39,7 @@ def main(folder: str) -> None:
         with table.writer(**limits) as writer:
             for key in range(3):
                 writer.upsert([{"id": key, "v": 1}])
+    table.flush()  # or the round does so, after it has counted what waits
     mw.run_jobs_forever(table, mw.Triggers(merge_generations=1), rounds=1)
     store = RemoteStore(f"file://{folder}", split_options({}, "file"))
     store.put("object", b"")
