@@ -230,7 +230,7 @@ def upsert(rows: list[Row] | None = None, **options: Any) -> Call:
         (upsert([{"tenant": "a", "id": 1}], missing="error"), "lack"),
         (lambda w: w.insert([*ROWS, *ROWS]), "more than once"),
         (lambda w: w.insert(ROWS), "keys to insert exist"),
-        (lambda w: w.insert([{"tenant": "z", "id": 1}]), "lack"),
+        (lambda w: w.insert([{"tenant": "z", "id": 1}], missing="error"), "lack"),
         (lambda w: w.delete([("a", 1)], when="n > 1"), "n > 1"),
         (lambda w: w.delete_where("m > 1"), "m"),
         (lambda w: w.delete_where(None), "None"),
