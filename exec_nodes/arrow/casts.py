@@ -23,7 +23,7 @@ from exec_nodes.base.errors import InvalidCallError
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 # The number of digits of the largest uint64.
-_DIGITS = 20
+INTEGER_DIGITS = 20
 
 
 def exact_cast(
@@ -96,7 +96,7 @@ def _storable_type(source: pa.DataType, target: pa.DataType) -> pa.DataType:
     if pa.types.is_null(source):
         return target
     if pa.types.is_integer(source) and pa.types.is_decimal(target):
-        return pa.decimal128(_DIGITS)
+        return pa.decimal128(INTEGER_DIGITS)
     if pa.types.is_struct(source) and pa.types.is_struct(target):
         fields = [
             field

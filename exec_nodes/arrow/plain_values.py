@@ -16,14 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from exec_nodes.arrow.arrays import is_binary, is_text
-from exec_nodes.arrow.casts import Column, exact_cast
+from exec_nodes.arrow.casts import INTEGER_DIGITS, Column, exact_cast
 from exec_nodes.arrow.rounding import is_infinite
 from exec_nodes.arrow.texts import read_texts
 
 CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 _ENDS = 150
-# More digits than the largest uint64 has.
-_DIGITS = 20
 _UUID_BYTES = 16
 _NONE = type(None)
 _WHOLE = (int, np.integer)
@@ -185,7 +183,7 @@ def _decimal_text(value: Any) -> str:
 def _check_digits(values: list[Any]) -> None:
     """Refuse decimals for which Python would make an integer of any number of digits."""
     for value in values:
-        if isinstance(value, Decimal) and value.is_finite() and value.adjusted() > _DIGITS:
+        if isinstance(value, Decimal) and value.is_finite() and value.adjusted() > INTEGER_DIGITS:
             raise UnfitError(value)
 
 
