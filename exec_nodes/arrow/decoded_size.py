@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from exec_nodes.arrow.arrays import flat, is_binary, is_list_view, is_text
 from exec_nodes.arrow.nested import inner_fields
 
-# Of a null, whatever its column's type is, and of the place of a value.
+# A null takes so many bytes in a column of any type, and so does the place of a value.
 _VALUE_BYTES = 8
 
 

@@ -180,7 +180,7 @@ class _Loop:
         single_pass: bool = False,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        """`single_pass`: there is no other round, so the flush finds out by itself what is free."""
+        """`single_pass`: no other round follows, so the flush itself finds the free regions."""
         self._table = table
         self._triggers = triggers
         self._progress = progress

@@ -50,7 +50,7 @@ class Intent:
 
     @property
     def name(self) -> TransactionName:
-        """Tells the transaction from all others of any table; "" is no attempt."""
+        """Tells the transaction from all others of any table; the attempt may be ""."""
         return self.id, self.attempt
 
 

@@ -86,7 +86,7 @@ class Verdicts:
         return counts
 
     def record(self, intent: Intent) -> TransactionRecord | None:
-        """The record of an intent's transaction; None where there is none."""
+        """The record of an intent's transaction, or None."""
         return self._record(intent)
 
     def is_homeless(self, intent: Intent) -> bool:

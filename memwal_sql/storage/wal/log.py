@@ -178,8 +178,8 @@ class Wal:
         return self._decided.verdict(self._region_id, entry.intent, entry.position, noted)
 
     def noted(self, intent: Intent, position: int, epoch: int) -> bool | None:
-        """Whether an intent counts by the first entry behind it that is not a fence; None where
-        there is none, or it does not say so. Raises RepairError where its writer must have."""
+        """Whether an intent counts by the first entry behind it that is not a fence; None without
+        such an entry, or if it does not say so. Raises RepairError where its writer must have."""
         for above in count(position + 1):
             try:
                 entry = self.read(above)
