@@ -178,6 +178,7 @@ class WrittenTable(TableHandle):
             info=base.info,
             base=BaseFormat.of(base.dataset),
             check_claimable=partial(self._check_claimable, base.etag, base.stored),
+            check_base=self._check_base,
             regions_of=self._regions_of,
             rows=cast(LiveRows, self),  # the subclasses of this part add the reads
             regions=self._all_regions,
@@ -194,6 +195,13 @@ class WrittenTable(TableHandle):
 
     def _merged_of(self, region_id: UUID) -> int:
         return self._tracker.loaded.details.merged_generations.get(region_id, 0)
+
+    def _check_base(self) -> None:
+        """Raise if nobody would read rows that are written now: the base table was overwritten, or
+        has another MemWAL index. On a local disk this is two looks at its newest version; on an
+        object store, where they are requests, flushes and claims find it."""
+        if not self._context.store.remote:
+            self._collector.not_below_watermarks(self._tracker.latest())
 
     def _check_claimable(self, etag: str, stored: pa.Schema) -> None:
         """Raise if regions may not be claimed by a writer that was opened with the base version of

@@ -56,6 +56,7 @@ class WriterLifecycle(open_writers.OpenTable):
         base: Any,
         regions_of: FindRegions,
         check_claimable: Callable[[], None] = lambda: None,
+        check_base: Callable[[], None] = lambda: None,
         rows: LiveRows,
         regions: Callable[[], Sequence[tuple[int, RegionValues | None]]] = tuple,
         indexes: FindIndexes = tuple,
@@ -72,6 +73,8 @@ class WriterLifecycle(open_writers.OpenTable):
         Args:
             base: the base table's format, or its Lance dataset, whose field ids stored rows carry.
             check_claimable: raises if no region may be claimed now; called before a claim.
+            check_base: raises if nobody would read the rows of a call; called before they are
+                enqueued, so it must be quick.
             regions_of: gives the manifests of the regions with this spec id and these values, None
                 for those that do not exist; called before regions are created.
             rows: the table, for statements that read existing rows.
@@ -132,7 +135,7 @@ class WriterLifecycle(open_writers.OpenTable):
         )
         turns = Turns(remote=context.store.remote, clock=clock, sleep=sleep, random=random)
         self._writers = RegionWriters(
-            opener, region, self._check_open, turns if options.turns else None
+            opener, region, self._check_open, turns if options.turns else None, check_base
         )
         enqueuer = Enqueuer(
             primary_key=info.primary_key,

@@ -45,17 +45,20 @@ class RegionWriters:
         region: str | None,
         check_open: Callable[[], None],
         turns: Turns | None = None,
+        check_base: Callable[[], None] = lambda: None,
     ) -> None:
         """
         Args:
             region: the name or UUID of the one region to write, for manual regions.
             check_open: raises if no region may be opened any more.
             turns: how to wait before a region is taken over; None: not at all.
+            check_base: raises if nobody would read the rows of a call.
         """
         self._opener = opener
         self._turns = turns
         self._manual = region or ""
         self._check_open = check_open
+        self._check_base = check_base
         self._router = None if opener.spec is None else Router(opener.spec)
         self._writers: dict[RegionKey, RegionWriter] = {}
         self._claimers: dict[RegionKey, RegionClaimer] = {}
@@ -92,7 +95,9 @@ class RegionWriters:
         ) from fence
 
     def route(self, batch: pa.RecordBatch) -> list[tuple[RegionWriter, pa.RecordBatch]]:
-        """The rows of each region, and the region's writer, which has claimed it."""
+        """The rows of each region, and the region's writer, which has claimed it. All rows that are
+        written come through here."""
+        self._check_base()
         spec = self._opener.spec
         if self._router is None or spec is None:
             if self._lacks(()):

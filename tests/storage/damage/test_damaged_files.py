@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,15 @@ from memwal_sql.errors import (
     RepairError,
     TableReplacedError,
 )
+from memwal_sql.storage.base.memwal_index import INDEX_NAME, commit_details, read_details
+from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.paths import bloom_filter_path, generation_folder, manifest_path, wal_path
 from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
 from memwal_sql.storage.region.manifest import encode_manifest
 from memwal_sql.storage.region.seal import seal_manifest
+from memwal_sql.table.writing import WrittenTable
+from tests.each import each
+from tests.model.folder_state import folder_state
 from tests.model.merging import manifests
 from tests.model.process import as_another_process
 from tests.model.small_rows import make_rows, refused, texts_of
@@ -199,8 +205,10 @@ def test_a_writer_stops_when_a_flush_finds_that_the_base_was_replaced(
 
 
 def test_a_background_flush_that_finds_the_base_replaced_stops_the_other_regions(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """On an object store, where writers don't look for it themselves."""
+    monkeypatch.setattr(WrittenTable, "_check_base", lambda table: None)
     uri = str(tmp_path / "table")
     table = mw.create_table(uri, make_rows().schema, primary_key="id", regions=[mw.identity("id")])
     writer = table.writer(memtable_rows=2)
@@ -214,6 +222,102 @@ def test_a_background_flush_that_finds_the_base_replaced_stops_the_other_regions
         writer.upsert(make_rows(2))
     with suppress(TableReplacedError):  # of a region that has told nobody yet
         writer.close()
+
+
+def overwritten(uri: str) -> None:
+    lance.write_dataset(make_rows(1, text="other"), uri, mode="overwrite")
+
+
+def without_index(uri: str) -> None:
+    lance.dataset(uri).drop_index(INDEX_NAME)
+
+
+def with_another_index(uri: str) -> None:
+    dataset = lance.dataset(uri)
+    details = read_details(open_store(uri), dataset)
+    assert details is not None
+    commit_details(dataset, replace(details.details, writer_config_defaults={}))
+
+
+def gone(uri: str) -> None:
+    shutil.rmtree(uri)
+
+
+def made_again(uri: str) -> None:
+    gone(uri)
+    mw.create_table(uri, make_rows().schema, primary_key="id").close()
+
+
+def made_by_lance(uri: str) -> None:
+    gone(uri)
+    overwritten(uri)
+
+
+def by_transaction(table: Any) -> None:
+    with mw.transaction(table) as transaction:
+        transaction.upsert(table, make_rows(5))
+
+
+WRITES: list[Callable[[Any, Any], object]] = [
+    lambda writer, table: writer.upsert(make_rows(1)),
+    lambda writer, table: writer.upsert(make_rows(1).to_reader(1)),
+    lambda writer, table: writer.upsert(make_rows(1, 2), atomic=True),
+    lambda writer, table: writer.upsert(make_rows(1), set={"text": "s.text"}),
+    lambda writer, table: writer.insert(make_rows(7)),
+    lambda writer, table: writer.delete([1]),
+    lambda writer, table: writer.delete_where("id = 1"),
+    lambda writer, table: writer.apply(make_rows(1).append_column("_op", [["upsert"]])),
+    lambda writer, table: table.insert(make_rows(1), table.schema),
+    lambda writer, table: by_transaction(table),
+]
+
+
+@each(
+    "replace_it, kind",
+    [
+        (overwritten, TableReplacedError),
+        (without_index, TableReplacedError),
+        (with_another_index, RepairError),
+        (gone, TableReplacedError),
+        (made_again, MemWalError),
+        (made_by_lance, MemWalError),
+    ],
+)
+def test_an_open_writer_acknowledges_nothing_after_its_base_was_replaced(
+    tmp_path: Path, replace_it: Callable[[str], None], kind: type[MemWalError]
+) -> None:
+    """Protocol rule 22: acknowledged rows would be in a log that nobody reads."""
+    uri = str(tmp_path / "table")
+    table = mw.create_table(uri, make_rows().schema, primary_key="id")
+    for durable in (True, False):
+        writer = table.writer(durable=durable)
+        writer.upsert(make_rows(1, 2))
+        if durable:
+            writer.close()
+            continue
+        writer.sync()
+        replace_it(uri)
+        before = folder_state(Path(uri))
+        for write in WRITES:
+            with pytest.raises(kind):
+                write(writer, table)
+        with suppress(MemWalError):
+            writer.close()
+        assert folder_state(Path(uri)) == before
+
+
+def test_a_writer_goes_on_after_a_restore_of_the_version_before(tmp_path: Path) -> None:
+    uri = str(tmp_path / "table")
+    table = mw.create_table(uri, make_rows().schema, primary_key="id")
+    with table.writer() as writer:
+        writer.upsert(make_rows(1))
+        version = lance.dataset(uri).version
+        overwritten(uri)
+        with pytest.raises(TableReplacedError, match="overwritten"):
+            writer.upsert(make_rows(2, text="refused"))
+        lance.dataset(uri, version=version).restore()
+        writer.upsert(make_rows(2, text="taken"))
+    assert texts_of(mw.open_table(uri)) == {1: "x", 2: "taken"}
 
 
 def test_an_overwritten_and_enabled_base_never_shows_rows_of_the_old_regions(
