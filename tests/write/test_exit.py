@@ -44,6 +44,7 @@ def test_each_script_ends_with_its_exit_code_and_all_rows(tmp_path: Path) -> Non
         check(kind, tmp_path / kind, code, said)
 
 
+@pytest.mark.timeout(3600)
 @pytest.mark.skipif(not IS_SOAK, reason="each is a process of its own, beside others: minutes")
 def test_two_hundred_processes_beside_load(tmp_path: Path) -> None:
     kinds = list(enumerate(islice(cycle(KINDS), 200)))
