@@ -150,11 +150,18 @@ class TransactionUnknownError(ReopenError):
 
     Attributes:
         id: the transaction's id.
+        tables: the URIs of its tables, the one with its record among them.
     """
 
-    def __init__(self, text: str = "", id: str = "") -> None:  # noqa: A002
+    def __init__(
+        self,
+        text: str = "",
+        id: str = "",  # noqa: A002
+        tables: tuple[str, ...] = (),
+    ) -> None:
         super().__init__(text)
         self.id = id
+        self.tables = tables
 
 
 class UnrecordedVersionWarning(UserWarning):

@@ -25,6 +25,7 @@ from memwal_sql.table import Table
 from memwal_sql.transaction.begin import Joined
 from memwal_sql.transaction.handle import OpenTransaction, home_of
 from memwal_sql.transaction.table_inside import TableInside
+from memwal_sql.transaction.traces import traced
 from memwal_sql.write.ingest.missing import KEEP, MissingInUpsert
 from memwal_sql.write.statement import Isolation
 
@@ -226,7 +227,8 @@ def outcome(*tables: Table, id: str) -> Literal["committed", "aborted"]:  # noqa
     aborted by this call.
 
     Args:
-        tables: all tables that the transaction was begun with.
+        tables: those that the transaction was begun with, or some that it has written: their logs
+            and manifests tell where its record is.
         id: its id, as `TransactionUnknownError.id` or `tx.result.id` has it, or as it was given.
 
     Raises InvalidCallError for what is not the id of a transaction.
@@ -234,11 +236,15 @@ def outcome(*tables: Table, id: str) -> Literal["committed", "aborted"]:  # noqa
     _check_tables(tables)
     if not TRANSACTION_ID.fullmatch(id):
         raise InvalidCallError(f"id={id!r} is not the id of a transaction")
+    by = "memwal_sql.outcome"
     records = Transactions(home_of(tables).store)
     record = free_id(records, id)
-    if not isinstance(record, TransactionRecord):
-        record = records.abort(record or id, "memwal_sql.outcome")
-    return "committed" if record.committed else "aborted"
+    if isinstance(record, TransactionRecord):
+        return "committed"
+    traces = [traced(table.context, id, decide_by=by) for table in tables]
+    if not any(trace is not None and trace.committed for trace in traces):
+        traces = [records.abort(record or id, by)]
+    return "committed" if any(trace and trace.committed for trace in traces) else "aborted"
 
 
 def history(

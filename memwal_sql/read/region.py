@@ -32,6 +32,7 @@ from memwal_sql.storage.base.sessions import new_session
 from memwal_sql.storage.cache.copies import copy_of_generation
 from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.paths import BLOOM_FILTER, generation_folder, generation_uri
+from memwal_sql.storage.records.intent import TransactionName
 from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
 from memwal_sql.storage.region.progress import check_progress
 from memwal_sql.storage.region.versions import RegionManifests
@@ -152,6 +153,12 @@ class RegionReader:
     def manifest(self) -> RegionManifest:
         """The newest manifest read so far."""
         return self._state.manifest
+
+    @property
+    def transactions(self) -> list[TransactionName]:
+        """The committed transactions that the last read has met: those that the manifest names, and
+        those in the log above it that it has read."""
+        return [*self._state.manifest.transactions, *self._state.tail.transactions]
 
     def refresh(self) -> RegionManifest:
         """The latest manifest; two requests if nothing is new."""

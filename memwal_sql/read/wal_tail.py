@@ -16,6 +16,7 @@ from memwal_sql.state.context import TableContext
 from memwal_sql.state.replay import Entries, Replay, memtables_of, read_ahead
 from memwal_sql.state.tail import Tail
 from memwal_sql.storage.objects.concurrent import run_with
+from memwal_sql.storage.records.intent import TransactionName
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.wal.log import WalEntry
 from memwal_sql.storage.wal.torn import is_skipped
@@ -109,6 +110,11 @@ class WalTail:
     def memtables(self) -> tuple[MemTableSource, ...]:
         """The rows read last."""
         return tuple([generation.memtable.snapshot() for generation in self._replay.memtables])
+
+    @property
+    def transactions(self) -> list[TransactionName]:
+        """The committed transactions among the rows read last."""
+        return [name for memtable in self._replay.memtables for name in memtable.transactions]
 
     def _tail(self, since: int) -> Tail:
         marks = [mark for m in self._replay.memtables for mark in m.marks if mark.position > since]

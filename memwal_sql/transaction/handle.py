@@ -25,6 +25,7 @@ from memwal_sql.table import Table
 from memwal_sql.telemetry import CONFLICTS
 from memwal_sql.transaction.begin import Joined, join
 from memwal_sql.transaction.commit import Commit
+from memwal_sql.transaction.traces import is_known, traced
 from memwal_sql.write.coordinator import Description, takes_none
 from memwal_sql.write.statement import SERIALIZABLE, SNAPSHOT, Isolation, check_isolation
 
@@ -105,8 +106,8 @@ class OpenTransaction:
         self._joined: list[Joined] = []
         self._joined = self._join(tables)
         if id is not None:
-            record = free_id(Transactions(self._home.store), id)
-            if isinstance(record, TransactionRecord):
+            record = self._earlier(id)
+            if record is not None:
                 self._take(record)
         self._ticks = None if self._over else Ticks(self._expire, timeout_s)
 
@@ -201,6 +202,16 @@ class OpenTransaction:
         description = Description(self._id, self._actor, operation)
         serializable = self.isolation == SERIALIZABLE
         return Commit(self._used, self._home, description, serializable).run()
+
+    def _earlier(self, given: str) -> TransactionRecord | None:
+        """The record *committed* of an earlier transaction with a given id. One that was begun with
+        other tables may have its record with one of those."""
+        record = free_id(Transactions(self._home.store), given)
+        if isinstance(record, TransactionRecord):
+            return record
+        known = (joined.table for joined in self._joined if is_known(joined.table, given))
+        records = (traced(table.context, given) for table in known)
+        return next((record for record in records if record and record.committed), None)
 
     def _join(self, tables: Sequence[Table]) -> list[Joined]:
         for table in tables:

@@ -191,6 +191,11 @@ class AtomicWrite:
         return self._record
 
     @property
+    def _tables(self) -> tuple[str, ...]:
+        uris = (participant.context.uri for participant in self._participants)
+        return tuple(dict.fromkeys((self._home.uri, *uris)))
+
+    @property
     def _records(self) -> Transactions:
         return Transactions(self._home.store)
 
@@ -274,8 +279,10 @@ class AtomicWrite:
         except OutcomeUnknownError as error:
             raise TransactionUnknownError(
                 f"it is unknown whether transaction {self.id} was committed: memwal_sql.outcome() "
-                f"tells, and so does running it again with the same id: {error}",
+                f"tells of {list(self._tables)}, and so does running it again with the same "
+                f"id: {error}",
                 self.id,
+                self._tables,
             ) from error
 
     def _is_late(self, began: float) -> bool:
@@ -291,6 +298,7 @@ class AtomicWrite:
                 f"have claimed region {claimed[0]} since its rows were written: they may have been "
                 "refused there: read them back",
                 self.id,
+                self._tables,
             )
 
     def _is_of_these(self, record: TransactionRecord, parts: Sequence[Part]) -> bool:

@@ -172,7 +172,7 @@ def test_the_outcome_of_an_id_is_that_of_its_last_attempt(accounts: mw.Table) ->
     with Pauses.set(longest=0), pytest.raises(mw.TransactionUnknownError) as raised:  # noqa: SIM117
         with mw.transaction(table, id="k") as tx:
             tx.upsert(table, {"id": [1, 2, 3], "n": [0, 0, 0]})
-    assert raised.value.id == "k~2"
+    assert raised.value.id == "k~2" and raised.value.tables == (accounts.uri,)
     assert mw.outcome(accounts, id="k") == "aborted"
     record = Transactions(open_store(accounts.uri)).read("k~2")
     assert record is not None and not record.committed

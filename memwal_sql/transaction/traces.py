@@ -1,0 +1,83 @@
+"""What a table says of a transaction whose record may be with another one: its intents name the
+place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from uuid import UUID
+
+from memwal_sql.errors import MemWalError, NotFoundError, TornEntryError
+from memwal_sql.state.context import TableContext
+from memwal_sql.state.open_writers import live_writer
+from memwal_sql.storage.objects.concurrent import map_remote
+from memwal_sql.storage.paths import MEM_WAL_FOLDER, region_of
+from memwal_sql.storage.records.intent import Intent
+from memwal_sql.storage.records.transactions import (
+    TransactionRecord,
+    Transactions,
+    attempt_of,
+    utc_now,
+)
+from memwal_sql.storage.region.versions import RegionManifests
+from memwal_sql.storage.wal.log import WalEntry
+from memwal_sql.table import Table
+
+
+def is_known(table: Table, given: str) -> bool:
+    """Whether a committed transaction of a given id is among what the last read of a table has met:
+    no request."""
+    return any(attempt_of(name)[0] == given for name in _names_met(table))
+
+
+def _names_met(table: Table) -> Iterator[str]:
+    identity = table.context.identity
+    for reader in table.collector.registry.loaded():
+        yield from (name for name, _ in reader.transactions)
+        writer = live_writer(identity, reader.region_id)
+        if writer is not None:
+            with suppress(MemWalError):  # it was stopped: the reader has read the log
+                yield from (mark.transaction[0] for mark in writer.tail().marks)
+
+
+def traced(
+    context: TableContext, given: str, *, decide_by: str | None = None
+) -> TransactionRecord | None:
+    """The record *committed* of a transaction of a given id that has written to a table, else one
+    *aborted*; None where nothing in its logs and manifests is of that transaction.
+
+    What is undecided is aborted in the name `decide_by`, if there is one. Reads the whole logs.
+    Raises as `Wal.read` and `Verdicts.verdict` do.
+    """
+    name = attempt_of(given)[0]
+    folders = map(region_of, context.store.list_folders(MEM_WAL_FOLDER))
+    regions = [region for region in folders if region is not None]
+
+    def find(region: UUID) -> TransactionRecord | None:
+        wal = context.wal(region)
+        found = None
+        for position in wal.positions():
+            with suppress(TornEntryError):
+                entry = wal.read(position)
+                if entry is not None and entry.intent and attempt_of(entry.intent.id)[0] == name:
+                    found = _record(context, region, entry, entry.intent, decide_by) or found
+        if found is None or not found.committed:
+            with suppress(NotFoundError):  # a region that is being made
+                for flushed, _ in RegionManifests(context.store, region).latest().transactions:
+                    if attempt_of(flushed)[0] == name:
+                        return TransactionRecord(flushed, True, utc_now())
+        return found
+
+    records = [r for r in map_remote(context.store.remote, find, regions) if r is not None]
+    return next((record for record in records if record.committed), next(iter(records), None))
+
+
+def _record(
+    context: TableContext, region: UUID, entry: WalEntry, intent: Intent, decide_by: str | None
+) -> TransactionRecord | None:
+    """The record of the transaction of an entry, also one that is gone if the verdict is known."""
+    counts = context.wal(region).verdict(entry)
+    if counts is None and decide_by is not None:
+        return Transactions(context.home(intent.home)).abort(intent.id, decide_by)
+    record = context.verdicts.record(intent) if counts else None
+    return record or (None if counts is None else TransactionRecord(intent.id, counts, utc_now()))
