@@ -15,6 +15,7 @@ import memwal_sql as mw
 from memwal_sql.maintain.checks.findings import Severity
 from memwal_sql.write.statement import Isolation
 from tests.histories.register import Kind, Operation, Value
+from tests.sim.copies import Copy
 from tests.sim.cycles import Transaction, Values
 from tests.sim.process import REFUSED, Process
 from tests.sim.schedule import Gone, Schedule
@@ -41,6 +42,7 @@ WRITER |= {"reopen": 1, "jump": 1}
 CLAIMANT = {"upsert": 4, "append": 2, "reopen": 4, "flush": 2, "scan": 1}
 JOBS = {"merge": 4, "collect": 4, "compact": 1, "flush_logs": 1, "check": 1}
 BANK = {"transact": 6, "scan": 1, "survey": 1, "upsert": 1, "append": 1, "flush": 1, "reopen": 1}
+COPIER = {"copy": 3, "survey": 1}
 SURVEYS = {"survey": 4, "scan": 1, "get": 1}
 FOLLOWER = {"follow": 3, "scan": 1, "checkpoint": 1}
 
@@ -63,6 +65,9 @@ class Actor:
         self.errors: list[str] = []
         self.followed: dict[int, Value] = {}
         self.offsets: Any = None
+        self.all: Sequence[Actor] = (self,)
+        self.copies: list[Copy] = []
+        self.copied: list[Transaction] = []
         self._uris = uris
         self._schedule = schedule
         self._weights = weights
@@ -241,6 +246,32 @@ class Actor:
 
     def _jump(self, process: Process) -> None:
         process.jump()
+
+    def _copy(self, process: Process) -> None:
+        """Copy a table alone, beside the others or away from them, and look at the copy."""
+        place = self._rng.randrange(len(self._uris))
+        table, keys = self._uris[place], LISTS[place]
+        folder, _, last = table.rpartition("/")
+        beside, name = self._rng.random() < 0.5, f"{self.name}-{len(self.copies)}"
+        uri = f"{folder}/{name}" if beside else f"{folder}-{name}/{last}"
+        copy = Copy(uri, has_home=beside or place == 0)
+        self.copies.append(copy)
+        copy.take(table)
+        acknowledged = {
+            (key, value)
+            for actor in self.all
+            for written in actor.transactions
+            if written.outcome
+            for key, value in written.appends.items()
+            if key in keys
+        }
+        try:
+            lists = copy.lists(self.name, self._schedule, keys)
+            lost = {value for key, value in acknowledged if value not in lists[key]}
+            copy.check(self.name, self._schedule, lost)
+        finally:
+            process.resume()
+        self.copied.append(Transaction(uri, reads=lists))
 
     # Jobs
 

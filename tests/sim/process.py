@@ -54,9 +54,13 @@ class Process:
         self.off = 0.0
         self._writer: mw.TableWriter | None = None
         self.pid = next(_numbers)
-        _thread.process = self
+        self.resume()
         self.tables = [mw.open_table(uri) for uri in uris]
         self.table = self.tables[0]
+
+    def resume(self) -> None:
+        """Be the process of this thread."""
+        _thread.process = self
 
     def clock(self) -> float:
         """Seconds; `jump` moves it."""

@@ -12,6 +12,7 @@ from tests.histories.register import Kind, explains
 from tests.sim.actors import (
     BANK,
     CLAIMANT,
+    COPIER,
     FOLLOWER,
     JOBS,
     KEYS,
@@ -32,6 +33,7 @@ SCENARIOS: Mapping[str, Mapping[str, Weights]] = {
     "claims": {"writer": WRITER, "other": WRITER, "claimant": CLAIMANT, "reader": READS},
     "jobs": {"writer": WRITER, "merger": JOBS, "collector": JOBS, "reader": READS},
     "bank": {"teller": BANK, "other": BANK, "merger": JOBS, "reader": SURVEYS},
+    "copies": {"teller": BANK, "other": BANK, "merger": JOBS, "copier": COPIER},
     "feeds": {"writer": WRITER, "claimant": CLAIMANT, "merger": JOBS, "follower": FOLLOWER},
 }
 
@@ -40,7 +42,10 @@ def run(scenario: str, seed: int) -> Schedule:
     """One run. Raises what went wrong, with the last steps as a note."""
     text = f"{scenario} {seed}"
     schedule = Schedule(text)
-    folder, tables = f"memory://{text.replace(' ', '-')}", 2 if scenario == "bank" else 1
+    folder, tables = (
+        f"memory://{text.replace(' ', '-')}",
+        2 if scenario in ("bank", "copies") else 1,
+    )
     uris = [f"{folder}/{number}" for number in range(tables)]
     isolation: Isolation = "serializable" if seed % 2 else "snapshot"
     with simulated(text):
@@ -52,6 +57,8 @@ def run(scenario: str, seed: int) -> Schedule:
             Actor(name, number, uris, schedule, weights, isolation)
             for number, (name, weights) in enumerate(SCENARIOS[scenario].items(), 1)
         ]
+        for actor in actors:
+            actor.all = actors
         try:
             schedule.run({actor.name: lambda actor=actor: actor.play(_STEPS) for actor in actors})
             schedule.fault_rate = 0
@@ -66,7 +73,8 @@ def run(scenario: str, seed: int) -> Schedule:
             error.add_note(f"PYTHONHASHSEED=0 python -m tests.sim {text}")
             raise
         finally:
-            for uri in uris:
+            copies = (copy.uri for actor in actors for copy in actor.copies)
+            for uri in (*uris, *copies):
                 mw.drop_table(uri)
     return schedule
 
@@ -85,6 +93,8 @@ def _check(uris: list[str], schedule: Schedule, actors: list[Actor], *, serial: 
                 actor._note(Kind.READ, key, value, schedule.tick(), schedule.tick())
     transactions = [written for actor in [*actors, end] for written in actor.transactions]
     cycles = list(anomalies(transactions, serial=serial, readers=False))
+    copied = [read for actor in actors for read in actor.copied]
+    cycles += anomalies([*transactions, *copied], serial=False)
     assert not cycles, "\n".join(cycles)
     lost = [
         written

@@ -24,7 +24,7 @@ def simulate(*arguments: str) -> str:
 
 
 def test_every_run_can_be_explained() -> None:
-    simulate("--runs", str(8 * SOAK))
+    simulate("--runs", str(10 * SOAK))
 
 
 def test_a_run_is_replayed_step_by_step() -> None:
