@@ -3,12 +3,17 @@
 Specification 1, "Region Snapshot Arrow Schema": one row per region, one column per field, and
 `region_field_{field_id}` for the region values. Up to `INLINE_REGIONS` regions the file's bytes are
 inside the index details, beyond that they are a file of the index's folder.
+
+A damaged byte in it can end the process in Lance's reader. So files of this package have a checksum
+right before their footer, where readers of Lance files never look: the footer says where all else
+begins. Files from before, and those of native code, have none.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -29,7 +34,9 @@ from planner.regions.values import RegionValue, arrow_values, region_values, typ
 INLINE_REGIONS = 100
 
 _MAGIC = b"LANC"
-_LEAST_BYTES = 40  # of a Lance file's footer
+_FOOTER_BYTES = 40  # of a Lance file
+_SUM = b"MWcr"  # begins the checksum
+_SUM_BYTES = 4
 _FIELD_PREFIX = "region_field_"
 # A column of this package: it tells a region whose values are all NULL from one with unknown
 # values.
@@ -88,14 +95,15 @@ def encode_regions(regions: Sequence[RegionManifest], specs: Sequence[RegionSpec
         with LanceFileWriter(path, table.schema) as writer:
             writer.write_batch(table)
         with open(path, "rb") as file:
-            return file.read()
+            return _sealed(file.read())
 
 
 def decode_regions(
     data: bytes,
     specs: Sequence[RegionSpec],
     path: str = "the MemWAL index's region snapshot",
-    remedy: str = "table.snapshot_regions() makes it again",
+    remedy: str = "table.snapshot_regions() makes it again; let Lance clean up an older version "
+    "that has it",
 ) -> list[RegionManifest]:
     """The regions of a file, in its order; `path` names it in errors, and `remedy` what to do.
 
@@ -104,8 +112,9 @@ def decode_regions(
     """
     with decoding(path, "a region snapshot", remedy):
         # Lance's reader panics on a file that is too short.
-        if len(data) < _LEAST_BYTES or not data.endswith(_MAGIC):
+        if len(data) < _FOOTER_BYTES or not data.endswith(_MAGIC):
             raise ValueError("it does not end with LANC")
+        _check_sum(data)
         table = _read(data)
         columns = {name: table[name].to_pylist() for name in _SCHEMA.names}
         columns[_HAS_VALUES] = _has_values(table)
@@ -133,6 +142,22 @@ def decode_regions(
                 dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
             )
         ]
+
+
+def _sealed(data: bytes) -> bytes:
+    """A Lance file with the checksum of all other bytes before its footer."""
+    checksum = zlib.crc32(data).to_bytes(_SUM_BYTES, "little")
+    return data[:-_FOOTER_BYTES] + _SUM + checksum + data[-_FOOTER_BYTES:]
+
+
+def _check_sum(data: bytes) -> None:
+    """Raise ValueError where there is a checksum of other bytes."""
+    body, footer = data[:-_FOOTER_BYTES], data[-_FOOTER_BYTES:]
+    checksum, body = body[-_SUM_BYTES:], body[:-_SUM_BYTES]
+    if not body.endswith(_SUM):
+        return
+    if zlib.crc32(body.removesuffix(_SUM) + footer) != int.from_bytes(checksum, "little"):
+        raise ValueError("it does not have the checksum that it was written with")
 
 
 def _numbers(row: Mapping[str, Any]) -> dict[str, Any]:
