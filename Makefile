@@ -96,7 +96,7 @@ bench-spark: setup ## Measure Spark over tables against Spark over Parquet (two 
 soak: setup ## A table in use, an hour of simulations, a bank, ten times as many histories and crashes
 	@$(BIN)/python -m benchmarks.soak
 	@$(BIN)/python -m tests.sim --seconds 3600 --first 1000
-	@MEMWAL_SOAK=10 $(BIN)/python -m pytest -n $(WORKERS) --timeout 3600 --dist loadscope tests/benchmarks tests/bulk tests/cli tests/histories tests/crash tests/hostile tests/exec_nodes tests/interop tests/maintain tests/planner tests/spark tests/read tests/search tests/sql tests/sqllogictest tests/statements tests/storage/objects tests/table tests/tpch tests/transactions tests/write
+	@MEMWAL_SOAK=10 $(BIN)/python -m pytest -n $(WORKERS) --timeout 3600 --dist loadscope tests/benchmarks tests/bulk tests/cli tests/histories tests/crash tests/hostile tests/exec_nodes tests/install tests/interop tests/maintain tests/planner tests/spark tests/read tests/search tests/sql tests/sqllogictest tests/statements tests/storage/objects tests/table tests/tpch tests/transactions tests/write
 
 clean: ## Remove .venv and caches of the checkout; the Rust build stays
 	@rm -rf $(VENV) $(DOCS_VENV) build/docs build/look .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -19,7 +19,7 @@ from tests.install.environment import (
     path_without_java,
 )
 
-# One worker, which builds once. Where the Rust build is not cached, that takes its time.
+# One worker, which builds once. In a soak the Rust build takes its time.
 pytestmark = pytest.mark.timeout(1800)
 
 WHERE = """
