@@ -28,6 +28,7 @@ __all__ = [
     "KeysExistError",
     "MaintenanceLostError",
     "MemWalError",
+    "NotAtomicWarning",
     "NotFoundError",
     "OutcomeUnknownError",
     "PartlyWrittenError",
@@ -162,6 +163,10 @@ class TransactionUnknownError(ReopenError):
         super().__init__(text)
         self.id = id
         self.tables = tables
+
+
+class NotAtomicWarning(UserWarning):
+    """A statement was too large for one transaction, so that readers may have seen a part of it."""
 
 
 class UnrecordedVersionWarning(UserWarning):

@@ -57,6 +57,7 @@ NAMES = {
     "TransactionUnknownError",
     "Triggers",
     "UnknownFormatError",
+    "NotAtomicWarning",
     "UnrecordedVersionWarning",
     "UnsupportedError",
     "WriteResult",

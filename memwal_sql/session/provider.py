@@ -23,6 +23,7 @@ from memwal_sql.session.known_columns import known_scan
 from memwal_sql.session.scalar_functions import TextMatches, analyzed, calls_match, text_matches
 from memwal_sql.session.transaction_slot import TransactionSlot
 from memwal_sql.write.ingest.missing import ERROR, check_missing
+from memwal_sql.write.result import WriteResult
 from planner.model import Query, Snapshot
 from planner.predicates.condition import Condition, condition_of
 from planner.search.nearest import Nearest, plan_nearest
@@ -59,8 +60,8 @@ class ReadTable(Protocol):
 class SqlTable(ReadTable, Protocol):
     """The parts of a table that SQL needs."""
 
-    def insert(self, rows: pa.Table, columns: pa.Schema) -> int:
-        """Upsert `rows`, durably, and return their number.
+    def insert(self, rows: pa.Table, columns: pa.Schema) -> WriteResult:
+        """Upsert `rows`, durably.
 
         Raises ReopenError if the table has other columns than `columns`.
         """
@@ -214,7 +215,7 @@ class TableProvider:
     def insert(self, rows: memwal_native.ArrowStream) -> int:
         """Upsert the rows of one INSERT statement."""
         table = self._slot.inside(self._table)
-        return table.insert(pa.RecordBatchReader.from_stream(rows).read_all(), self.schema)
+        return table.insert(pa.RecordBatchReader.from_stream(rows).read_all(), self.schema).rows
 
 
 def answers(filters: Sequence[memwal_native.Predicate], schema: pa.Schema) -> list[str]:

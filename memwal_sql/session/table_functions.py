@@ -48,6 +48,7 @@ MakeSearch = Callable[[pa.Schema, Sequence["Expr"], Any, Mapping[str, Any]], Sea
 _DEFAULTS = ("datafusion", "public")
 # The name of a table: catalog, schema and table.
 NAME_PARTS = 3
+PREFERRED, REQUIRED = "preferred", "required"
 
 TableName = tuple[str, str, str]
 
@@ -161,12 +162,14 @@ class SearchFunctions:
     Attributes:
         isolation: the isolation of the session's statements that change rows.
         actor: who they are done for; kept in `memwal_sql.history`.
+        atomic: `REQUIRED` refuses those that can't be one transaction.
         slot: has the session's transaction, while one is open.
     """
 
     def __init__(self) -> None:
         self.isolation: Isolation = SNAPSHOT
         self.actor: str | None = None
+        self.atomic = PREFERRED
         self.slot = TransactionSlot()
         self._tables: dict[TableName, Registered] = {}
         self._folders: dict[tuple[str, str], TableFolder] = {}

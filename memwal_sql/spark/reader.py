@@ -16,7 +16,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -197,7 +197,7 @@ class ShareTable:
         masks = tuple(source for region in others for source in region.sources)
         return replace(whole, base=base, regions=regions, masks=masks)
 
-    def insert(self, rows: pa.Table, columns: pa.Schema) -> int:
+    def insert(self, rows: pa.Table, columns: pa.Schema) -> NoReturn:
         """A share takes no rows."""
         raise InvalidCallError("a share of a snapshot takes no rows")
 

@@ -8,7 +8,7 @@ import datafusion
 
 from memwal_native import syntax
 from memwal_sql.errors import InvalidCallError, UnsupportedError
-from memwal_sql.session.table_functions import search_functions
+from memwal_sql.session.table_functions import REQUIRED, search_functions
 from memwal_sql.statements.allowed import (
     ALL,
     FILES,
@@ -146,7 +146,7 @@ def _answered(
         check_inside(ctx, statement, is_change=True)
         text = statement.source.original.strip().rstrip(";")
         session = search_functions(ctx)
-        described = Description(None, session.actor, text)
+        described = Description(None, session.actor, text, session.atomic == REQUIRED)
         make = partial(Reading, ctx, parameters, change.target)
         with change.target.same_columns():
             rows = change.run(make, session.isolation, described)

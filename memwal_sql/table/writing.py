@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -16,6 +17,7 @@ from exec_nodes.evolution.project import same_columns
 from memwal_sql.errors import (
     InvalidCallError,
     MemWalError,
+    NotAtomicWarning,
     PartlyWrittenError,
     ReopenError,
     TransactionUnknownError,
@@ -25,6 +27,7 @@ from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.open_writers import OpenTable, live_table_writer
 from memwal_sql.storage.base.indexes import IndexRecipe
 from memwal_sql.storage.generation.write import BaseFormat
+from memwal_sql.storage.records.transactions import MOST_PARTS
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.table.handle import TableHandle
 from memwal_sql.write.conditional.resolve import LiveRows, ReadChanges
@@ -64,8 +67,8 @@ class WrittenTable(TableHandle):
 
     def insert(
         self, rows: pa.Table, columns: pa.Schema, description: Description | None = None
-    ) -> int:
-        """Upsert the rows of an INSERT statement, durably, and return their number.
+    ) -> WriteResult:
+        """Upsert the rows of an INSERT statement, durably.
 
         They go through the writer that this process has open for the table, or through INSERT's
         own: claiming for every statement would take the regions from the writer of the previous
@@ -80,9 +83,7 @@ class WrittenTable(TableHandle):
         Raises ReopenError if the table has other columns by now, and the errors of
         `TableWriter.upsert`.
         """
-        return self._by_open_writer(
-            columns, lambda writer: writer.insert_into(rows, description)
-        ).rows
+        return self._by_open_writer(columns, lambda writer: writer.insert_into(rows, description))
 
     def change(
         self,
@@ -125,7 +126,22 @@ class WrittenTable(TableHandle):
             else:
                 if result.reached != DURABLE:
                     writer.land()
+                if not result.atomic:
+                    self._warn_of_parts()
                 return result
+
+    def _warn_of_parts(self) -> None:
+        why = (
+            f"{MOST_PARTS} regions are the most, and in each the rows of one MemTable"
+            if self._context.takes_transactions
+            else "the table takes none"
+        )
+        warnings.warn(
+            f"a statement over {self.uri} was not one transaction, so that readers may have seen a "
+            f"part of it: {why}. SET memwal.atomic = 'required' refuses such statements",
+            NotAtomicWarning,
+            stacklevel=2,
+        )
 
     def close(self) -> None:
         """Close the writer that INSERT statements opened, if there is one."""

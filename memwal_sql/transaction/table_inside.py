@@ -234,9 +234,9 @@ class TableInside(Table):
 
     def insert(
         self, rows: pa.Table, columns: pa.Schema, description: Description | None = None
-    ) -> int:
-        """Stage the rows of an INSERT statement, and return their number."""
-        return self._stage(Resolved(self._normaliser.upserts(rows))).rows
+    ) -> WriteResult:
+        """Stage the rows of an INSERT statement."""
+        return self._stage(Resolved(self._normaliser.upserts(rows)))
 
     def change(
         self,

@@ -99,11 +99,13 @@ class Participant(Generic[R_co]):
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a transaction's record says besides its verdict; see `TransactionRecord`."""
+    """What a transaction's record says besides its verdict; see `TransactionRecord`. A statement is
+    refused if it can't be one transaction and `must_be_atomic`, or has an actor."""
 
     id: str | None = None
     actor: str | None = None
     operation: str | None = None
+    must_be_atomic: bool = False
 
 
 def takes_none(context: TableContext) -> UnsupportedError:

@@ -23,6 +23,8 @@ class WriteResult:
         positions: the WAL position of the last entry, by region; empty for buffered writes.
         skipped: the number of rows left as they were, as their condition was not true.
         not_found: the number of keys without a row, of a delete under a condition.
+        atomic: whether every strong reader is sure to see all of the rows or none: not of plain
+            writes, which are written region by region, and of statements that are too large.
     """
 
     rows: int
@@ -30,6 +32,7 @@ class WriteResult:
     positions: Mapping[UUID, int] = field(default_factory=dict)
     skipped: int = 0
     not_found: int = 0
+    atomic: bool = True
 
     def __repr__(self) -> str:
         parts = [f"rows={self.rows}", f"reached={self.reached!r}", f"regions={len(self.positions)}"]

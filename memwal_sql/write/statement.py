@@ -24,6 +24,7 @@ from typing import Final, Literal
 import pyarrow as pa
 
 from exec_nodes.arrow.large_columns import concatenated
+from exec_nodes.base.thresholds import Thresholds
 from exec_nodes.keys.keys import key_values
 from memwal_sql.errors import (
     ConflictError,
@@ -53,6 +54,12 @@ SERIALIZABLE: Final = "serializable"
 Isolation = Literal["snapshot", "serializable"]
 _SHOWN_KEYS = 10
 _UNDESCRIBED = Description()
+
+
+class Together(Thresholds):
+    """How many regions a statement writes as one transaction."""
+
+    most_regions = MOST_PARTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +92,12 @@ class Enqueued:
     rows: int
     skipped: int
     not_found: int
+
+    @property
+    def is_atomic(self) -> bool:
+        """Whether its rows become visible together: it is a transaction, or one entry."""
+        writes = self.writes
+        return isinstance(writes, AtomicWrite) or sum(len(some) for _, some in writes) <= 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +277,11 @@ class Enqueuer:
         with self.order:
             return self._transaction(dict(parts), (), atomic=atomic)
 
+    def is_one_entry(self, rows: pa.RecordBatch) -> bool:
+        """Whether whole rows are written by one entry."""
+        parts = self.route(rows)
+        return len(parts) == 1 and all(writer.fits(of_region) for writer, of_region in parts)
+
     def _transaction(
         self,
         batches: Mapping[RegionWriter, pa.RecordBatch],
@@ -273,23 +291,25 @@ class Enqueuer:
     ) -> AtomicWrite | None:
         """The transaction that writes some regions and has read others; None where one entry
         suffices, or where they can't be one transaction. Raises UnsupportedError for that if it
-        must be `atomic` or has an actor."""
+        must be atomic, or has an actor, and thus a record."""
         regions, actor = {*batches, *read}, self.description.actor
-        atomic |= actor is not None
-        if not batches or (len(regions) == 1 and not atomic):
+        has_record = atomic or actor is not None
+        refuses = has_record or self.description.must_be_atomic
+        fits = all(writer.fits(rows) for writer, rows in batches.items())
+        if not batches or (len(regions) == 1 and not has_record and (fits or not refuses)):
             return None
         if not self.context.takes_transactions:
-            if not atomic:
+            if not refuses:
                 return None
             raise takes_none(self.context)
-        if len(regions) > MOST_PARTS or not all(w.fits(rows) for w, rows in batches.items()):
-            if not atomic:
+        if len(regions) > Together.most_regions or not fits:
+            if not refuses:
                 return None
             record = "" if actor is None else f", and so for a record of its actor {actor!r}"
             raise UnsupportedError(
                 f"these rows of {len(regions)} regions are too large for one transaction{record}: "
-                f"nothing was written. {MOST_PARTS} regions are the most, and in each the rows of "
-                "one MemTable: write fewer at once, or with a writer of larger ones "
+                f"nothing was written. {Together.most_regions} regions are the most, and in each "
+                "the rows of one MemTable: write fewer at once, or with a writer of larger ones "
                 "(memtable_rows, memtable_bytes)"
             )
         none = next(iter(batches.values())).slice(0, 0)

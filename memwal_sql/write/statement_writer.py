@@ -132,6 +132,7 @@ class StatementWriter:
             positions if self.options.durable else {},
             enqueued.skipped,
             enqueued.not_found,
+            enqueued.is_atomic,
         )
 
 

@@ -6,6 +6,7 @@ Regions are claimed when the first row for them comes, and created on demand (pr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from typing import Any
@@ -123,17 +124,22 @@ class TableWriter(WriterLifecycle):
         """Write the whole rows of an INSERT statement, as one transaction if they fit into one.
 
         Existing rows are replaced. Raises as `upsert` does, and UnsupportedError for rows that are
-        too many for one transaction if the description has an actor, who is recorded with one.
+        too many for one transaction if the description has an actor, who is recorded with one, or
+        asks for that.
         """
         description = description or Description()
-        too_large = rows.nbytes > self._options.memtable_bytes and description.actor is None
+        may_be_parts = description.actor is None and not description.must_be_atomic
+        too_large = rows.nbytes > self._options.memtable_bytes and may_be_parts
         if too_large or not rows.num_rows:
             return self.upsert(rows)
         self._check_open()
         batch = self._normaliser.upserts(rows)
         statements = self._statements.described(description)
         result = statements.whole_rows(batch)
-        return self._write(batch, lambda batch: batch) if result is None else result
+        if result is not None:
+            return result
+        written = self._write(batch, lambda batch: batch)
+        return replace(written, atomic=statements.enqueuer.is_one_entry(batch))
 
     def delete(
         self,
@@ -317,7 +323,7 @@ class TableWriter(WriterLifecycle):
             if written:
                 error.add_note(f"the first {written} rows of this call are written")
             raise
-        return WriteResult(written, reached(self._options), positions)
+        return WriteResult(written, reached(self._options), positions, atomic=written == 0)
 
     def _append(self, batch: pa.RecordBatch) -> dict[UUID, int]:
         if batch.num_rows == 0:

@@ -294,7 +294,7 @@ class WithoutKey:
         """Rows of new keys."""
         keys = pa.array([next(self._keys) for _ in range(len(rows))], pa.int64())
         rows = rows.append_column(pa.field(_KEY, pa.int64(), False), keys)
-        found: int = self._table.insert(rows, self._table.schema)
+        found: int = self._table.insert(rows, self._table.schema).rows
         return found
 
     def __getattr__(self, name: str) -> Any:

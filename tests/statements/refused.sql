@@ -281,7 +281,7 @@ CALL somebody.else(1) !! CALL
 SET datafusion.catalog.default_catalog = 'lake' !! datafusion\.public
 SET DATAFUSION.catalog.Default_Schema = 'lake' !! datafusion\.public
 SET memwal.isolation = 'read committed' !! 'read committed' must be 'snapshot'
-SET memwal.level = 'snapshot' !! the settings are memwal.isolation and memwal.actor, at line 1, column 5
+SET memwal.level = 'snapshot' !! the settings are memwal.isolation, memwal.actor and memwal.atomic, at line 1, column 5
 SET memwal.timeout = '1s' !! there is no time limit
 SET memwal.isolation 'snapshot' !! Expected: equals sign or TO
 SET memwal.isolation = !! Expected: variable value

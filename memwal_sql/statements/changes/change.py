@@ -17,6 +17,7 @@ from memwal_sql.statements.changes.row_actions import RowAction, keys_of, row_ch
 from memwal_sql.statements.changes.target import Target
 from memwal_sql.write.conditional.resolve import RowChanges
 from memwal_sql.write.coordinator import Description
+from memwal_sql.write.result import WriteResult
 
 MakeReading = Callable[[], Reading]
 
@@ -67,7 +68,7 @@ class Change(ABC):
             done.append(_Done.of(reading, actions, self))
             return changes
 
-        self.target.table.change(
+        result = self.target.table.change(
             read,
             self.target.columns,
             whole=self.reruns_all,
@@ -78,7 +79,14 @@ class Change(ABC):
             return pa.concat_tables([part.returned for part in done])
         kinds = [kind for part in done for kind in part.kinds]
         counts = self.counts(kinds)
-        return pa.table({name: pa.array([n], pa.uint64()) for name, n in counts.items()})
+        return counted(
+            pa.table({name: pa.array([n], pa.uint64()) for name, n in counts.items()}), result
+        )
+
+
+def counted(counts: pa.Table, result: WriteResult) -> pa.Table:
+    """The counts of a statement; a column more says that it was not one transaction."""
+    return counts if result.atomic else counts.append_column("atomic", pa.array([False]))
 
 
 @dataclass(frozen=True, slots=True)

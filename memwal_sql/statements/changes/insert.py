@@ -12,7 +12,7 @@ import pyarrow as pa
 from exec_nodes.keys.keys import KeyBatch
 from memwal_sql.arguments import quoted
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.statements.changes.change import Change, MakeReading
+from memwal_sql.statements.changes.change import Change, MakeReading, counted
 from memwal_sql.statements.changes.fitting import fitted
 from memwal_sql.statements.changes.merge import MATCHED, NEW, Merge, On, When
 from memwal_sql.statements.changes.reading import Reading
@@ -105,9 +105,10 @@ class Upsert(Change):
             return super().run(make, isolation, description)
         rows = self.given.whole_rows(reading)
         answer = self._answer(reading, rows)
-        if rows.num_rows:
-            self.target.table.insert(rows, self.target.columns, description)
-        return answer
+        if not rows.num_rows:
+            return answer
+        result = self.target.table.insert(rows, self.target.columns, description)
+        return answer if self.returning is not None else counted(answer, result)
 
     def _answer(self, reading: Reading, rows: pa.Table) -> pa.Table:
         if self.returning is None:

@@ -8,13 +8,13 @@ import pyarrow as pa
 
 from memwal_native.syntax import Variable
 from memwal_sql.errors import UnsupportedError
-from memwal_sql.session.table_functions import search_functions
+from memwal_sql.session.table_functions import PREFERRED, REQUIRED, search_functions
 from memwal_sql.statements.queries.parsed import Statement
 from memwal_sql.storage.records.transactions import MOST_SHOWN
 from memwal_sql.transaction.handle import OpenTransaction
 from memwal_sql.write.statement import SNAPSHOT, Isolation, check_isolation
 
-_ISOLATION, _ACTOR = "memwal.isolation", "memwal.actor"
+_ISOLATION, _ACTOR, _ATOMIC = "memwal.isolation", "memwal.actor", "memwal.atomic"
 _TIMEOUT = "memwal.timeout"
 _NO_TIMEOUT = (
     "there is no time limit, as joins of DataFusion do not end before they are done: run the query "
@@ -54,12 +54,13 @@ def run_variable(
     setting, session = ".".join(name), search_functions(ctx)
     if setting == _TIMEOUT:
         raise statement.unsupported(_NO_TIMEOUT, at)
-    if setting not in (_ISOLATION, _ACTOR):
-        raise statement.error(f"the settings are {_ISOLATION} and {_ACTOR}", at)
+    if setting not in (_ISOLATION, _ACTOR, _ATOMIC):
+        raise statement.error(f"the settings are {_ISOLATION}, {_ACTOR} and {_ATOMIC}", at)
     if statement.sql.word == "SHOW":
         within = cast(OpenTransaction | None, session.slot.open)
         isolation = session.isolation if within is None else within.isolation
-        value = isolation if setting == _ISOLATION else session.actor
+        values = {_ISOLATION: isolation, _ACTOR: session.actor, _ATOMIC: session.atomic}
+        value = values[setting]
         return pa.table({"name": [setting], "value": pa.array([value], pa.string())})
     if session.slot.open is not None:
         message = f"{setting} is that of the open transaction until COMMIT or ROLLBACK"
@@ -68,6 +69,11 @@ def run_variable(
         raise statement.error(f"{_ACTOR} has at most {MOST_SHOWN:,} characters", at)
     if setting == _ACTOR:
         session.actor = variable.value if statement.sql.word == "SET" else None
+    elif setting == _ATOMIC:
+        value = (variable.value or "").lower() if statement.sql.word == "SET" else PREFERRED
+        if value not in (PREFERRED, REQUIRED):
+            raise statement.error(f"{_ATOMIC} is '{PREFERRED}' or '{REQUIRED}'", at)
+        session.atomic = value
     elif statement.sql.word == "RESET":
         session.isolation = SNAPSHOT
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from threading import Lock
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 import pyarrow as pa
 
@@ -49,8 +49,8 @@ class WritableTable(SqlTable, PastOf, Protocol):
 
     def insert(
         self, rows: pa.Table, columns: pa.Schema, description: Description | None = None
-    ) -> int:
-        """Upsert the rows of an INSERT statement, durably, and return their number."""
+    ) -> WriteResult:
+        """Upsert the rows of an INSERT statement, durably."""
 
     def get(self, keys: pa.Table) -> pa.Table:
         """The current rows with these keys, whole, in the order of the keys."""
@@ -175,7 +175,7 @@ class SnapshotTable:
             raise self._changed(schema)
         return snapshot
 
-    def insert(self, _: pa.Table, columns: pa.Schema) -> int:
+    def insert(self, _: pa.Table, columns: pa.Schema) -> NoReturn:
         """Raise UnsupportedError."""
         raise UnsupportedError(f"a snapshot of the columns {columns.names} can't be written")
 
