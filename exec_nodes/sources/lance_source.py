@@ -32,6 +32,7 @@ from exec_nodes.keys.sql import key_condition
 from exec_nodes.lance.deletion_files import ReadFile
 from exec_nodes.lance.errors import BASE_NAME, lance_errors
 from exec_nodes.lance.fragments import within
+from exec_nodes.lance.indexes import indexes_of
 from exec_nodes.lance.scan import (
     batch_rows,
     read_table,
@@ -275,7 +276,7 @@ class LanceSource(LanceVersion):
     @lazy_property
     def _indexed(self) -> frozenset[str]:
         """The columns by which Lance finds rows in an index."""
-        indexes = self.dataset.describe_indices()
+        indexes = indexes_of(self.dataset, self.name)
         return frozenset(name for index in indexes for name in index.field_names)
 
     def _scan_at(

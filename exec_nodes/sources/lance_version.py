@@ -17,6 +17,7 @@ from exec_nodes.base.lazy import lazy_property
 from exec_nodes.lance.deletion_files import ReadFile
 from exec_nodes.lance.errors import lance_errors
 from exec_nodes.lance.fragments import RowIds, fragment_identity
+from exec_nodes.lance.indexes import indexes_of
 from exec_nodes.lance.scan import every_value, fragment_groups
 from exec_nodes.resident.columns import FragmentColumns
 from exec_nodes.resident.runs import ResidentRuns
@@ -100,14 +101,12 @@ class LanceVersion:
 
     @lazy_property
     def _index_names(self) -> frozenset[str]:
-        with lance_errors(self.name, self.place):
-            return frozenset(index.name for index in self.dataset.describe_indices())
+        return frozenset(index.name for index in indexes_of(self.dataset, self.name))
 
     @lazy_property
     def index_segments(self) -> frozenset[str]:
         """Ids of the indexes' segments: other than rows, they are replaced from time to time."""
-        with lance_errors(self.name, self.place):
-            indexes = self.dataset.describe_indices()
+        indexes = indexes_of(self.dataset, self.name)
         return frozenset(segment.uuid for index in indexes for segment in index.segments)
 
     @lazy_property

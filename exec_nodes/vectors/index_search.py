@@ -18,6 +18,7 @@ from exec_nodes.base.counting import lance_reads
 from exec_nodes.base.index_info import IndexInfo
 from exec_nodes.base.thresholds import Thresholds
 from exec_nodes.lance.errors import lance_errors
+from exec_nodes.lance.indexes import indexes_of
 from exec_nodes.lance.reading import rows_of
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.vectors.nearest import NearestQuery
@@ -139,7 +140,9 @@ class IndexSearch:
 
     def _chosen(self, dataset: Any) -> dict[str, Any]:
         """If the column has several indexes, Lance takes the first, whatever its metric."""
-        on_column = [i for i in dataset.describe_indices() if i.field_names == [self.query.column]]
+        on_column = [
+            i for i in indexes_of(dataset, self.source.name) if i.field_names == [self.query.column]
+        ]
         if len(on_column) < 2:
             return {}
         segments = [s.uuid for i in on_column if i.name == self.index.name for s in i.segments]

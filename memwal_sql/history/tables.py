@@ -7,7 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from exec_nodes.lance.errors import BASE_NAME, lance_errors
+from exec_nodes.base.interrupts import raise_interrupt
+from exec_nodes.lance.errors import BASE_NAME, damaged, lance_errors
 from memwal_sql.maintain.checkpoint.checkpoints import list_checkpoints
 from memwal_sql.maintain.checkpoint.records import is_checkpoint_tag
 from memwal_sql.read.registry import RegionRegistry
@@ -65,11 +66,17 @@ def history(context: TableContext, base: BaseTable) -> pa.Table:
     tags: dict[int, list[str]] = {}
     for name, tag in tags_in(context, base.dataset).items():
         tags.setdefault(tag["version"], []).append(name)
+    versions = base_versions(context.store, context.scope)  # names the file that is damaged
     with lance_errors(BASE_NAME, context.uri):
-        counts = {version["version"]: version["metadata"] for version in base.dataset.versions()}
+        try:
+            summaries = base.dataset.versions()
+        except RuntimeError as error:
+            raise_interrupt(error)
+            raise damaged(BASE_NAME, context.uri, error) from error
+    counts = {version["version"]: version["metadata"] for version in summaries}
 
     def rows() -> Iterator[dict[str, Any]]:
-        for base_version in base_versions(context.store, context.scope):
+        for base_version in versions:
             summary = counts.get(base_version.version, {})
             recorded = (
                 base_version.details

@@ -15,7 +15,7 @@ import lance
 import pyarrow as pa
 
 from exec_nodes.evolution.project import CurrentSchema
-from exec_nodes.lance.errors import BASE_NAME, damaged, lance_errors
+from exec_nodes.lance.errors import BASE_NAME, bytes_of_lance, damaged, lance_errors
 from exec_nodes.sources.lance_source import LanceSource
 from memwal_sql.errors import (
     ConflictError,
@@ -30,10 +30,11 @@ from memwal_sql.state.schema import logical_schema, primary_key_of
 from memwal_sql.storage.base.field_ids import field_ids
 from memwal_sql.storage.base.index_identity import is_own
 from memwal_sql.storage.base.indexes import BaseIndexes
-from memwal_sql.storage.base.manifest import read_etag, read_tags
+from memwal_sql.storage.base.manifest import OTHER_VERSION, read_etag, read_tags
 from memwal_sql.storage.base.memwal_index import FoundDetails, IndexDetails, read_details
 from memwal_sql.storage.base.sessions import BaseSession
 from memwal_sql.storage.cache.copies import copy_of_base
+from memwal_sql.storage.decoding import decoding
 from memwal_sql.storage.objects.concurrent import ask_remote
 from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, base_manifest_path, base_manifest_path_v1
@@ -132,7 +133,13 @@ def load_base(context: TableContext, dataset: Any, before: TableInfo | None = No
             f"{context.uri} is being made or enabled, or that call was interrupted: make the "
             "call of create_table or enable again"
         )
-    metadata = dataset.schema.metadata
+    # Lance reads the schema from its memory: types that it does not know are a panic there.
+    with (
+        decoding(base_manifest_path(dataset.version), "a Lance manifest", OTHER_VERSION),
+        bytes_of_lance(),
+    ):
+        metadata = dataset.schema.metadata
+        primary_key = primary_key_of(dataset.schema)
     check_incarnation(context.store, metadata, has_index=details is not None, record=context.record)
     first = context.first_version
     if first is not None and read_etag(context.store, 1) not in (first, None):
@@ -147,7 +154,6 @@ def load_base(context: TableContext, dataset: Any, before: TableInfo | None = No
             f"{context.uri} is a Lance table without a MemWAL index: "
             "make it one with memwal_sql.enable(uri, primary_key=...)"
         )
-    primary_key = primary_key_of(dataset.schema)
     if not primary_key:
         raise RepairError(
             f"{context.uri} has lost its primary key, as when plain Lance drops a key column: "

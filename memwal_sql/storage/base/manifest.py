@@ -30,6 +30,8 @@ _MESSAGE_BYTES = 64 * 1024
 _FOOTER = struct.Struct("<QHH4s")
 _LENGTH = struct.Struct("<I")
 _MAGIC = b"LANC"
+_NO_PARENT = -1
+_LAST_FRAGMENT = 2**32 - 1  # its number is one half of a row address
 
 MOVED = "memwal_sql:moved"
 """The property of a commit that moves rows of generations into the base table, which Lance's name
@@ -64,6 +66,8 @@ def read_index_section(store: ObjectStore, version: int) -> IndexSection:
     file = _read_file(store, version)
     with file.decoding():
         manifest = file.manifest()
+        _check_fields(manifest.fields)
+        _check_fragments(manifest.fragments)
         indices: tuple[pb.IndexMetadata, ...] = ()
         if manifest.HasField("index_section"):
             section = file.message_at(manifest.index_section)
@@ -100,6 +104,30 @@ def read_writer(store: ObjectStore, folder: str, version: int) -> tuple[str, str
     with file.decoding():
         writer = file.manifest().writer_version
     return writer.library, writer.version
+
+
+def _check_fields(fields: Iterable[bytes]) -> None:
+    """Raise ValueError for fields that no schema has: Lance opens a table with them, and each read
+    of it has another error, or none."""
+    ids, names = {_NO_PARENT}, set[tuple[int, str]]()
+    for data in fields:
+        field = pb.SchemaField.FromString(data)
+        if field.id in ids or field.id < 0 or field.parent_id not in ids:
+            raise ValueError(f"its field {field.id} is there twice, or has no parent")
+        if not field.name or (field.parent_id, field.name) in names:
+            raise ValueError(f"two of its fields have the name {field.name!r}, or one has none")
+        ids.add(field.id)
+        names.add((field.parent_id, field.name))
+
+
+def _check_fragments(fragments: Iterable[bytes]) -> None:
+    """Raise ValueError for fragments that no table has."""
+    ids = set[int]()
+    for data in fragments:
+        fragment = pb.Fragment.FromString(data)
+        if fragment.id in ids or fragment.id > _LAST_FRAGMENT or not fragment.files:
+            raise ValueError(f"its fragment {fragment.id} is there twice, or has no files")
+        ids.add(fragment.id)
 
 
 def read_etag(store: ObjectStore, version: int) -> str | None:

@@ -34,10 +34,12 @@ class WriterVersion(_message.Message):
     def __init__(self, library: _Optional[str] = ..., version: _Optional[str] = ...) -> None: ...
 
 class Fragment(_message.Message):
-    __slots__ = ("id",)
+    __slots__ = ("id", "files")
     ID_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
     id: int
-    def __init__(self, id: _Optional[int] = ...) -> None: ...
+    files: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, id: _Optional[int] = ..., files: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Transaction(_message.Message):
     __slots__ = ("transaction_properties", "create_index", "rewrite", "reserve_fragments", "update")
