@@ -214,6 +214,7 @@ class TableProvider:
 
     def insert(self, rows: memwal_native.ArrowStream) -> int:
         """Upsert the rows of one INSERT statement."""
+        self._slot.check_begun()
         table = self._slot.inside(self._table)
         return table.insert(pa.RecordBatchReader.from_stream(rows).read_all(), self.schema).rows
 

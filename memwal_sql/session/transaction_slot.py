@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol, TypeVar
 
+from memwal_sql.errors import InvalidCallError
+
 T = TypeVar("T")
 
 
@@ -19,10 +21,23 @@ class TransactionSlot:
 
     Providers hold it, so that everything that a session reads, views and plain queries of
     DataFusion too, sees the transaction.
+
+    Attributes:
+        begin_refused: whether a BEGIN failed, and no BEGIN, COMMIT or ROLLBACK came after it: what
+            its author meant for a transaction must not be written statement by statement.
     """
 
     def __init__(self) -> None:
         self.open: SessionTransaction | None = None
+        self.begin_refused = False
+
+    def check_begun(self) -> None:
+        """Raise InvalidCallError for a change after a BEGIN that was refused."""
+        if self.begin_refused and self.open is None:
+            raise InvalidCallError(
+                "the last BEGIN was refused, so that this change would not be part of a "
+                "transaction: BEGIN again, or ROLLBACK to write each change by itself"
+            )
 
     def inside(self, table: T) -> T:
         """The table as the session sees it now."""

@@ -44,6 +44,7 @@ from memwal_sql.statements.queries.query_frames import query_frame
 from memwal_sql.statements.queries.settings import check_catalog, check_setting, run_variable
 from memwal_sql.statements.transactions import (
     check_inside,
+    noting_refused_begin,
     open_transaction,
     run_transaction_word,
 )
@@ -97,7 +98,7 @@ def sql(
         raise InvalidCallError(f"{ctx!r} is not a session, such as datafusion.SessionContext()")
     if not isinstance(text, str):
         raise InvalidCallError(f"{text!r} is not a SQL statement as text")
-    with errors_of_calls():
+    with errors_of_calls(), noting_refused_begin(ctx, text):
         statement = _statement_of(ctx, text, parameters)
         if parameters:  # a distance may have replaced one by its value
             refuse_unused(parameters.keys() - parameters_of(text))
@@ -108,7 +109,7 @@ def run(
     ctx: datafusion.SessionContext, text: str, parameters: Mapping[str, Any]
 ) -> datafusion.DataFrame:
     """As `sql`, with parameters that need not all be in the text."""
-    with errors_of_calls():
+    with errors_of_calls(), noting_refused_begin(ctx, text):
         return _run(ctx, _statement_of(ctx, text, parameters), parameters)
 
 

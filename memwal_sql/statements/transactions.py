@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import cast
 
 import datafusion
 import pyarrow as pa
 
-from memwal_native.syntax import Transaction
+from memwal_native.syntax import SqlParser, Transaction
 from memwal_sql.session.table_functions import search_functions
 from memwal_sql.statements.queries.parsed import Statement
 from memwal_sql.table import Table
@@ -39,10 +41,14 @@ def run_transaction_word(
         present = [table for table in functions.tables(ctx) if isinstance(table, Table)]
         begun = OpenTransaction(others=present, actor=functions.actor, isolation=level)
         begun.reads_only = tree.reads_only
-        functions.slot.open = begun
+        functions.slot.open, functions.slot.begin_refused = begun, False
         return pa.table({})
     if transaction is None:
-        raise statement.error("no transaction is open: BEGIN begins one", at)
+        was_refused, functions.slot.begin_refused = functions.slot.begin_refused, False
+        if was_refused and tree.action == "ROLLBACK":
+            return pa.table({})
+        message = "no transaction is open: BEGIN begins one"
+        raise statement.error("the BEGIN was refused, so " * was_refused + message, at)
     functions.slot.open = None
     if tree.action == "ROLLBACK":
         transaction.rollback()
@@ -59,11 +65,33 @@ def run_transaction_word(
     )
 
 
+@contextmanager
+def noting_refused_begin(ctx: datafusion.SessionContext, text: str) -> Iterator[None]:
+    """A context in which a text that fails holds changes up if it would begin a transaction."""
+    try:
+        yield
+    except Exception:
+        slot = search_functions(ctx).slot
+        slot.begin_refused |= slot.open is None and _begins(text)
+        raise
+
+
+def _begins(text: str) -> bool:
+    try:
+        words = [value for _, value, _, _ in SqlParser.tokens(text)]
+    except (ValueError, RecursionError):
+        words = text.split()
+    return bool(words) and words[0].upper() in ("BEGIN", "START")
+
+
 def check_inside(
     ctx: datafusion.SessionContext, statement: Statement, is_change: bool = False
 ) -> None:
-    """Raise UnsupportedError for a statement that can't be part of the open transaction."""
+    """Raise UnsupportedError for a statement that can't be part of the open transaction, and
+    InvalidCallError for a change after a BEGIN that was refused."""
     word, transaction = statement.sql.word, open_transaction(ctx)
+    if is_change or word in _NOT_INSIDE:
+        search_functions(ctx).slot.check_begun()
     if is_change and transaction is not None and transaction.reads_only:
         message = "the transaction began with READ ONLY: ROLLBACK, and BEGIN another one"
         raise statement.unsupported(message, statement.sql.part.start)

@@ -141,6 +141,49 @@ def test_a_transaction_that_only_reads_changes_nothing(ctx: datafusion.SessionCo
     assert live(ctx) == [(1, 11)]
 
 
+REFUSED_BEGINS = (
+    "BEGIN ISOLATION LEVEL READ COMMITTED",
+    "BEGIN TRANSACTION ISOLATION LEVEL READ UNCOMMITTED",
+    "START TRANSACTION WITH CONSISTENT SNAPSHOT",
+    "START TRANSACTION READ",
+    "begin exclusive",
+    "/* c */ BEGIN NOT DEFERRABLE",
+    "-- c\nBEGIN; UPDATE t SET v = 11",
+    "BEGIN 'x",
+)
+
+
+def test_no_change_is_written_by_itself_after_a_begin_that_was_refused(
+    ctx: datafusion.SessionContext,
+) -> None:
+    mw.sql(ctx, "INSERT INTO t VALUES (1, 10)")
+    for begin in REFUSED_BEGINS:
+        with pytest.raises(mw.MemWalError):
+            mw.sql(ctx, begin)
+        for change in ("UPDATE t SET v = 11", "CREATE TABLE x (id bigint PRIMARY KEY)"):
+            with pytest.raises(mw.InvalidCallError, match="the last BEGIN was refused"):
+                mw.sql(ctx, change)
+        with pytest.raises(Exception, match="the last BEGIN was refused"):
+            ctx.sql("INSERT INTO t VALUES (2, 10)").collect()
+        assert live(ctx) == [(1, 10)], begin
+        mw.sql(ctx, "ROLLBACK")
+        mw.sql(ctx, "UPDATE t SET v = v")
+        with pytest.raises(mw.MemWalError):
+            mw.sql(ctx, begin)
+        with pytest.raises(mw.InvalidCallError, match="BEGIN was refused"):
+            mw.sql(ctx, "COMMIT")
+        mw.sql(ctx, "UPDATE t SET v = v")
+        with pytest.raises(mw.MemWalError):
+            mw.sql(ctx, begin)
+        mw.sql(ctx, "BEGIN")  # another one is meant instead
+        with pytest.raises(mw.MemWalError):
+            mw.sql(ctx, begin)
+        mw.sql(ctx, "UPDATE t SET v = 12")
+        mw.sql(ctx, "ROLLBACK")
+        mw.sql(ctx, "UPDATE t SET v = v")
+        assert live(ctx) == [(1, 10)], begin
+
+
 def test_show_tells_the_level_of_the_open_transaction(ctx: datafusion.SessionContext) -> None:
     show = "SHOW memwal.isolation"
     assert mw.sql(ctx, show).to_pylist()[0]["value"] == "snapshot"
