@@ -13,9 +13,13 @@ from tests.model.process import as_another_process
 KEYS = range(4)
 
 
+def _rows(live: dict[int, int]) -> list[dict[str, int]]:
+    return [{"id": key, "val": val} for key, val in sorted(live.items())]
+
+
 def _check(table: mw.Table, expected: dict[int, int]) -> None:
     """One key at a time and all at once, whoever has the MemTables."""
-    want = [{"id": key, "val": val} for key, val in sorted(expected.items())]
+    want = _rows(expected)
     own, other = table, mw.open_table(table.uri)
     assert [row for key in KEYS for row in own.get([key]).to_pylist()] == want
     assert own.get(KEYS).to_pylist() == want
@@ -30,7 +34,8 @@ def test_a_deleted_row_stays_away_wherever_it_and_its_tombstone_are(
     tmp_path: Path, layout: int
 ) -> None:
     """Key 0 is written and deleted, 1 deleted and written again, 2 written twice, 3 only deleted.
-    After each of three steps nothing happens, or a flush, or a flush and a merge."""
+    After each of three steps nothing happens, or a flush, or a flush and a merge. Where layouts
+    begin alike, all but what the handle keeps is looked at in one of them."""
     table = create(tmp_path)
     live: dict[int, int] = {}
     with table.writer() as writer:
@@ -47,4 +52,7 @@ def test_a_deleted_row_stays_away_wherever_it_and_its_tombstone_are(
                 writer.flush()
             if what == 2:
                 merge_all(table)
-            _check(table, live)
+            if layout // 3 ** (step + 1):
+                assert table.get(KEYS).to_pylist() == _rows(live)
+            else:
+                _check(table, live)
