@@ -134,7 +134,7 @@ def template(served: tuple[Refuser, dict[str, str]]) -> str:
     return uri
 
 
-@each("name", usual([*READS], 3))
+@each("name", usual([*READS], 2))
 def test_a_read_whose_requests_are_refused_says_so(
     served: tuple[Refuser, dict[str, str]], no_pauses: None, template: str, name: str
 ) -> None:
@@ -145,7 +145,7 @@ def test_a_read_whose_requests_are_refused_says_so(
         run.refused(place)
 
 
-@each("name", usual([*WORK], 5))
+@each("name", usual([*WORK], 3))
 def test_a_change_whose_requests_are_refused_says_so(
     served: tuple[Refuser, dict[str, str]],
     no_pauses: None,
