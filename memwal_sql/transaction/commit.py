@@ -10,8 +10,10 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from exec_nodes.evolution.differences import differences
+from exec_nodes.evolution.project import same_columns
 from exec_nodes.keys.keys import key_values
-from memwal_sql.errors import ConflictError, FencedError, UnsupportedError
+from memwal_sql.errors import ConflictError, FencedError, ReopenError, UnsupportedError
 from memwal_sql.read.one_state import places_now
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.memtable import memtable_schema
@@ -49,9 +51,16 @@ class _Share:
 
     def open_writer(self) -> TableWriter:
         """The table's writer. Raises ReopenError if the columns have changed since the rows were
-        staged."""
+        staged, also where another column has the name and the type of one that was dropped."""
         inside = self.joined.inside
-        return cast(TableWriter, self.joined.table.statement_writer(inside.schema))
+        writer = cast(TableWriter, self.joined.table.statement_writer(inside.schema))
+        before = inside.scope.base.stored
+        if not same_columns(writer.columns, before):
+            raise ReopenError(
+                f"the columns of {self.joined.table.uri} have changed since the transaction began "
+                f"({differences(before, writer.columns)}): nothing was written, begin it again"
+            )
+        return writer
 
 
 _Part = tuple[Participant[RegionWriter], Cut, bool]
