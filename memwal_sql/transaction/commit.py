@@ -77,8 +77,7 @@ class Commit:
     serializable: bool
 
     def run(self) -> TransactionRecord:
-        """The record of the transaction, or of another one with its id that came first. Raises as
-        `Transaction.commit`."""
+        """The record of the transaction. Raises as `Transaction.commit`."""
         # Regions are claimed in the same order by all.
         joined = sorted(self.joined, key=lambda joined: joined.table.context.identity)
         shares = [share for share in map(self._share, joined) if not share.is_empty]
@@ -101,7 +100,7 @@ class Commit:
                 # Now, as a claim may have settled an earlier attempt.
                 attempt = free_id(records, self.description.id)
                 if isinstance(attempt, TransactionRecord):
-                    return attempt
+                    raise self._came_second()
                 return self._land(parts, replace(self.description, id=attempt))
         except FencedError as error:
             if not all(writer.takes_turns for writer in writers):
@@ -131,8 +130,17 @@ class Commit:
                 self._check(participant, cut, stays=stays)
             write = AtomicWrite(participants, description, self.home)
             if not all(participant.writer.durable for participant in participants):
-                return write.land()  # others may not enqueue meanwhile
-        return write.land()
+                write.land()  # others may not enqueue meanwhile
+        record = write.land()
+        if not write.is_record_own:
+            raise self._came_second()
+        return record
+
+    def _came_second(self) -> ConflictError:
+        return ConflictError(
+            f"another transaction with the id {self.description.id} was committed since this one "
+            "began: nothing of this one was written; run it again, tx.committed then tells"
+        )
 
     def _share(self, joined: Joined) -> _Share:
         rows, scope = joined.inside.staged(), joined.inside.scope

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 from uuid import UUID
 
 from exec_nodes.base.ticker import Ticks
@@ -101,7 +101,7 @@ class OpenTransaction:
         self._over = False
         self._expired = False
         self._ticks: Ticks | None = None
-        self._lock = Lock()
+        self._lock, self._commits = Lock(), Lock()
         self._others = {table.context.identity: table for table in others if _can_join(table)}
         self._joined: list[Joined] = []
         self._joined = self._join(tables)
@@ -177,23 +177,25 @@ class OpenTransaction:
         """Write what was staged. Nothing is written if it raises, with the one exception of
         TransactionUnknownError.
 
-        Raises ConflictError if others wrote the same keys, or what was to stay; FencedError if
+        Raises ConflictError if others wrote the same keys, or what was to stay, or committed a
+        transaction with its id; ReopenError if columns have changed since it began; FencedError if
         other processes took regions over from a program's own writer; TransactionUnknownError if
         the store did not say whether the transaction is committed.
         """
-        if self.result is not None:
-            return self.result
-        with self._lock:
-            self._check_open()
-            self._over = True
-        try:
-            return self._take(self._commit())
-        except ConflictError as error:
-            CONFLICTS(1, {"table": error.table or self._home.uri})
-            raise
-        finally:
-            if not self.committed:
-                self.rollback()
+        with self._commits:  # a second thread gets the answer of the first
+            if self.result is not None:
+                return self.result
+            with self._lock:
+                self._check_open()
+                self._over = True
+            try:
+                return self._take(self._commit())
+            except ConflictError as error:
+                CONFLICTS(1, {"table": error.table or self._home.uri})
+                raise
+            finally:
+                if not self.committed:
+                    self.rollback()
 
     def _commit(self) -> TransactionRecord:
         if not self._used:
@@ -278,6 +280,12 @@ class OpenTransaction:
             self._end(self._timeout())
         if self._expired:
             raise self._timeout()
+
+    def __reduce__(self) -> NoReturn:
+        raise InvalidCallError(
+            "a transaction can't be pickled or copied: it is for one thread of one process; begin "
+            "another one there"
+        )
 
     def __enter__(self) -> Self:
         return self

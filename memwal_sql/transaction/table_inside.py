@@ -162,6 +162,11 @@ class TableInside(Table):
         self._normaliser = Normaliser(base.info.schema, base.info.primary_key)
         self._resolver = Resolver(base.info.schema, base.info.primary_key, self._normaliser, self)
 
+    def __reduce__(self) -> NoReturn:
+        raise InvalidCallError(
+            "a table inside a transaction can't be pickled or copied: give the table itself"
+        )
+
     @property
     def info(self) -> TableInfo:
         """The columns, the primary key and the region specs at the beginning."""

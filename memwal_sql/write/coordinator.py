@@ -126,6 +126,9 @@ class AtomicWrite:
 
     If nobody lands it, as an interrupt came, its places are free again once it is forgotten. An
     interrupt of `land` stops the writers: those that are opened next settle it.
+
+    Attributes:
+        is_record_own: whether the record that `land` returned committed this attempt.
     """
 
     def __init__(
@@ -140,6 +143,7 @@ class AtomicWrite:
         tables whose places do not lie near each other; nothing is enqueued then. `home` is the
         table that has the record, the first participant's by default."""
         self._began: float | None = None
+        self.is_record_own = False
         self._writes: list[tuple[Participant[IntentWriter], PendingWrite]] = []
         self.id = description.id or new_transaction_id(utc_now())
         self._description = description
@@ -234,8 +238,8 @@ class AtomicWrite:
         except MemWalError:
             self._abort()
             raise
-        counts = record.committed and self._is_of_these(record, parts)
-        self._end(record.parts if counts else ())
+        self.is_record_own = record.committed and self._is_of_these(record, parts)
+        self._end(record.parts if self.is_record_own else ())
         return record
 
     def _put_intents(self) -> list[Part]:
