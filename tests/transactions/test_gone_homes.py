@@ -28,7 +28,7 @@ from memwal_sql.write.coordinator import AtomicWrite
 from memwal_sql.write.wal_writer import WalWriter
 from tests.each import each
 from tests.model.process import as_another_process, forget_writers
-from tests.transactions.tables import created, elsewhere, rows
+from tests.transactions.tables import KEYS, created, elsewhere, rows
 
 WEEKS = timedelta(days=30).total_seconds()
 
@@ -284,6 +284,19 @@ def test_the_log_says_what_was_committed_where_the_record_is_lost(
     pair.write_on(pair.b, 101, 2)  # a claim
     pair.end()
     assert elsewhere(pair.b) == before
+
+
+def test_a_feed_has_what_the_manifest_says_was_committed(tmp_path: Path) -> None:
+    """The record is lost, nothing is behind the entries, and they are flushed."""
+    pair = Pair(tmp_path)
+    pair.write(1)
+    pair.end()
+    mw.open_table(pair.b).flush()
+    pair.lose_records()
+    assert elsewhere(pair.b) == {1}
+    with as_another_process():
+        feed = mw.open_table(pair.b).changes().read_all()
+    assert feed["v"].to_pylist().count(1) == len(KEYS)
 
 
 def test_a_log_whose_writer_went_on_without_a_verdict_is_damaged(tmp_path: Path) -> None:

@@ -136,14 +136,14 @@ class RegionChanges:
         generation = self._generation_at(after)
         manifest, last = self._extent(after.position, until)
         flushed = manifest.replay_after_wal_entry_position
-        order = Order(self._wal)
+        order = Order(self._wal, frozenset(manifest.transactions))
         pending: tuple[pa.RecordBatch, int] | None = None
         unnumbered = False
         for position, entry in read_ahead(self._wal, after.position + 1, last + 1):
             if entry is None:
                 raise self._missing(position)
             if isinstance(entry, WalEntry) and entry.intent is not None:
-                if is_undecided(self._wal, entry):
+                if position > flushed and is_undecided(self._wal, entry):
                     break
                 if self._wal.verdict(entry) is None and not self._wal.exists(position):
                     raise self._missing(position)  # collected meanwhile, and then its record

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from memwal_sql.errors import CorruptFileError, TornEntryError
+from memwal_sql.storage.records.intent import TransactionName
 from memwal_sql.storage.wal.log import Wal, WalEntry
 
 
@@ -13,11 +16,13 @@ class Order:
     epoch of a fence, 0 without any, and `fence_is_last` says whether nothing follows a fence.
     """
 
-    def __init__(self, wal: Wal) -> None:
+    def __init__(self, wal: Wal, flushed: Container[TransactionName] = ()) -> None:
+        """`flushed` are transactions that count, whatever has become of their records."""
         self.torn: dict[int, TornEntryError] = {}
         self.epoch = 0
         self.fence_is_last = False
         self._wal = wal
+        self._flushed = flushed
 
     def rows_of(self, position: int, entry: WalEntry | TornEntryError) -> WalEntry | None:
         """The entry if it has rows that count. Raises CorruptFileError naming the file."""
@@ -40,4 +45,5 @@ class Order:
                 f"{self._wal.path(position)} was written by epoch {entry.writer_epoch} above the "
                 f"fence of epoch {self.epoch}"
             )
-        return entry if self._wal.verdict(entry) else None
+        is_flushed = entry.intent is not None and entry.intent.name in self._flushed
+        return entry if is_flushed or self._wal.verdict(entry) else None
