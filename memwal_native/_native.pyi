@@ -215,6 +215,10 @@ class SqlParser:
     def normalizes(self) -> bool:
         """Whether names that are not quoted are in lower case."""
 
+    @property
+    def merges_piecewise(self) -> bool:
+        """Whether joins may be piecewise merge joins, which lose rows."""
+
     @staticmethod
     def tokens(sql: str) -> list[tuple[str, str, int, int]]:
         """The tokens of a text as `(kind, value, start, end)`, without blanks and comments. Kinds

@@ -10,8 +10,7 @@ from memwal_sql.errors import InvalidCallError, UnsupportedError
 
 
 def check_memberships(misread: Sequence[str]) -> None:
-    """Raise UnsupportedError for an IN that DataFusion 55 computes otherwise than SQL says; a
-    statement that changes rows would change too many."""
+    """Raise UnsupportedError for an IN that DataFusion 55 computes otherwise than SQL says."""
     if misread:
         raise UnsupportedError(
             f"DataFusion would ignore NULLs of the subquery in {misread[0]!r}: write "
@@ -19,8 +18,14 @@ def check_memberships(misread: Sequence[str]) -> None:
         )
 
 
-def check_faults(query: SqlQuery) -> None:
-    """Raise UnsupportedError for clauses that DataFusion 55 ignores or answers wrongly."""
+def check_faults(query: SqlQuery, *, merges_piecewise: bool) -> None:
+    """Raise UnsupportedError for clauses that DataFusion 55 ignores or answers wrongly, and for a
+    query of tables in a session whose joins may lose rows."""
+    if merges_piecewise and query.tables:
+        raise UnsupportedError(
+            "piecewise merge joins lose rows: set "
+            "datafusion.optimizer.enable_piecewise_merge_join to false"
+        )
     if query.refused:
         raise UnsupportedError(query.refused[0])
 

@@ -147,11 +147,11 @@ def _planned(
     options: datafusion.SQLOptions = QUERIES,
 ) -> _Query:
     """The query, with the tables at `uris` in their current state under all of their names."""
-    parsed = parsed_query(parser_of(ctx), source)
-    check_faults(parsed)
+    parser = parser_of(ctx)
+    parsed = parsed_query(parser, source)
+    check_faults(parsed, merges_piecewise=parser.merges_piecewise)
     query = without(source.text, parsed.pasts)
-    if snapshots is not None:
-        check_memberships(parsed.misread)
+    check_memberships(parsed.misread)
     uses = list(_uses(ctx, source, parsed, parameters))
     functions = search_functions(ctx)
     pinned = StatementSnapshots() if snapshots is None else snapshots

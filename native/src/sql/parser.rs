@@ -34,6 +34,7 @@ const OTHER_DIALECT: &str = "statements are read in DataFusion's default dialect
 #[pyclass(frozen, module = "memwal_native")]
 pub struct SqlParser {
     normalizes: bool,
+    merges_piecewise: bool,
 }
 
 #[pymethods]
@@ -41,20 +42,30 @@ impl SqlParser {
     #[new]
     #[pyo3(signature = (session = None))]
     fn new(session: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
-        let options = match session {
-            Some(session) => config_of(session)?.options().sql_parser.clone(),
-            None => SqlParserOptions::default(),
+        let (options, merges_piecewise) = match session {
+            Some(session) => {
+                let config = config_of(session)?;
+                let options = config.options();
+                (options.sql_parser.clone(), options.optimizer.enable_piecewise_merge_join)
+            }
+            None => (SqlParserOptions::default(), false),
         };
         if options.dialect != Dialect::Generic {
             return Err(PyValueError::new_err(format!("{OTHER_DIALECT} '{}'", options.dialect)));
         }
-        Ok(Self { normalizes: options.enable_ident_normalization })
+        Ok(Self { normalizes: options.enable_ident_normalization, merges_piecewise })
     }
 
     /// Whether names that are not quoted are in lower case.
     #[getter]
     fn normalizes(&self) -> bool {
         self.normalizes
+    }
+
+    /// Whether joins may be piecewise merge joins, which lose rows.
+    #[getter]
+    fn merges_piecewise(&self) -> bool {
+        self.merges_piecewise
     }
 
     /// Raises ValueError, with the place, for an unterminated quote or comment, and for a text that
