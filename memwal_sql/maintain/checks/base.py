@@ -200,6 +200,7 @@ def _old_version(state: CheckState, details: IndexDetails, where: str) -> Iterat
         lost = _lost(state, manifests or (), details.merged_generations)
         wrong = f"{', '.join(lost)} are missing" if lost else ""
     except MemWalError as failure:
+        state.note(failure)
         wrong = first_line(failure)
     if wrong:
         what = f"{where.partition(' of ')[0]} can't be read in its recorded state: {wrong}"
@@ -213,6 +214,7 @@ def check_checkpoints(state: CheckState) -> Iterator[Finding | Probe]:
     try:
         tags = tags_of(state.store, state.base.dataset)
     except MemWalError as failure:
+        state.note(failure)
         remedy = "restore the tag's file from a copy, or delete it"
         yield error("_refs/tags", f"tags can't be read: {first_line(failure)}", remedy)
     for name in checkpoint_names(state.store):

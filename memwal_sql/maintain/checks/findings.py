@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -63,17 +63,18 @@ class Probe:
     parts: Iterable[Finding | Probe]
     remedy: str = "follow this finding's remedy or the others', and check again"
 
-    def run(self, check: str) -> Iterator[Finding]:
-        """All findings, under the name of this check."""
+    def run(self, check: str, note: Callable[[BaseException], None]) -> Iterator[Finding]:
+        """All findings, under the name of this check; `note` gets each error that ends a probe."""
         try:
             for part in self.parts:
                 if isinstance(part, Probe):
-                    yield from part.run(check)
+                    yield from part.run(check, note)
                 else:
                     yield replace(part, check=check)
         except BaseException as failure:
             if not isinstance(failure, Exception) and not is_panic(failure):
                 raise
+            note(failure)
             what = f"{self.subject} can't be read: {first_line(failure)}"
             yield replace(error(self.where, what, self.remedy), check=check)
 

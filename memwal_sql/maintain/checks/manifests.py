@@ -41,6 +41,7 @@ def _versions(state: CheckState, files: RegionFiles) -> Iterator[Finding]:
         try:
             versions.append(RegionManifests(state.store, files.region_id).read(version))
         except MemWalError as failure:
+            state.note(failure)
             yield _unreadable(files, version, failure)
     for before, after in pairwise(sorted(files.manifests)):
         if after != before + 1:

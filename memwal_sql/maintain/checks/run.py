@@ -13,7 +13,15 @@ from memwal_sql.maintain.checks.base import (
     check_merge_progress,
     check_recorded,
 )
-from memwal_sql.maintain.checks.findings import CheckReport, Finding, Probe, Severity, info
+from memwal_sql.maintain.checks.findings import (
+    CheckReport,
+    Finding,
+    Probe,
+    Severity,
+    error,
+    first_line,
+    info,
+)
 from memwal_sql.maintain.checks.generations import check_generations
 from memwal_sql.maintain.checks.keys import check_base_keys, check_region_keys
 from memwal_sql.maintain.checks.manifests import check_manifests
@@ -74,18 +82,22 @@ def check_table(
 
     A table in use changes during a check: files that are written, merged or collected between two
     requests look damaged. So everything is checked again, and only findings that appear at the same
-    place every time count.
+    place every time count. A time at which the store refused a read did not see all: it rules no
+    finding of another time out.
     """
     places: set[tuple[str, str]] | None = None
     for _ in range(Passes.most):
         base = latest()
+        state = CheckState(context, base)
         findings = [
             finding
-            for finding in _run(CheckState(context, base), report)
+            for finding in _run(state, report)
             if places is None
             or finding.severity is Severity.INFO
             or (finding.check, finding.where) in places
         ]
+        if state.refused:
+            continue
         places = {
             (finding.check, finding.where)
             for finding in findings
@@ -93,6 +105,9 @@ def check_table(
         }
         if not places:
             break
+    if state.refused:
+        what = f"the store refused a read, so not all was checked: {first_line(state.refused[-1])}"
+        findings.append(error(context.uri, what, "check again", "reads"))
     findings.sort(key=lambda finding: list(Severity).index(finding.severity))
     return CheckReport(context.uri, base.version, tuple(CHECKS), tuple(findings))
 
@@ -101,6 +116,8 @@ def _run(state: CheckState, report: Report) -> list[Finding]:
     findings: list[Finding] = []
     for done, (name, check) in enumerate(CHECKS.items()):
         report(Progress("check", None, done, len(CHECKS), "checks"))
-        findings += Probe(f"the table's {name}", state.context.uri, check(state)).run(name)
+        findings += Probe(f"the table's {name}", state.context.uri, check(state)).run(
+            name, state.note
+        )
     report(Progress("check", None, len(CHECKS), len(CHECKS), "checks"))
     return findings

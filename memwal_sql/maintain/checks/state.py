@@ -93,7 +93,7 @@ class CheckState:
 
     `damaged` has the unreadable WAL entries, by region and position, each with the position of the
     fence that lists it as skipped; `heads` the readable entries of a region from its first intent
-    on. The check of the logs fills both.
+    on. The check of the logs fills both. `refused` has what the store did not give.
     """
 
     def __init__(self, context: TableContext, base: BaseTable) -> None:
@@ -102,7 +102,13 @@ class CheckState:
         self.base = base
         self.damaged = defaultdict[UUID, dict[int, tuple[MemWalError, int | None]]](dict)
         self.heads = defaultdict[UUID, list[EntryHead]](list)
+        self.refused: list[StoreUnavailableError] = []
         self._keys: dict[str, SourceKeys] = {}
+
+    def note(self, failure: BaseException) -> None:
+        """Add a failure to `refused`, if it is one of the store."""
+        if isinstance(failure, StoreUnavailableError):
+            self.refused.append(failure)
 
     @lazy_property
     def survey(self) -> Survey:
@@ -132,8 +138,10 @@ class CheckState:
         others."""
         regions: list[CheckedRegion] = []
         for region_id in sorted(self.survey.regions):
-            with suppress(MemWalError):
+            try:
                 regions += self._region(self.survey.regions[region_id])
+            except MemWalError as failure:
+                self.note(failure)
         return regions
 
     def merged(self, region_id: UUID) -> int:

@@ -66,6 +66,7 @@ def _records(state: CheckState) -> Iterator[Finding]:
     for transaction, record in map_concurrently(read, ids) if store.remote else map(read, ids):
         path = records.path(transaction)
         if isinstance(record, MemWalError):
+            state.note(record)
             what = f"the record of a transaction can't be read: {first_line(record)}"
             yield error(path, what, _RECORD)
         elif record is not None:

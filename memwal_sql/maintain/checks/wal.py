@@ -106,6 +106,7 @@ def _entries(state: CheckState, region: CheckedRegion, wal: Wal) -> Iterator[Fin
             replays &= position <= flushed
         except MemWalError as failure:
             wrong[position] = failure
+            state.note(failure)
             replays &= position <= flushed
     for position, torn in order.torn.items():
         if position > flushed:
