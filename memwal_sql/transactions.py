@@ -23,7 +23,7 @@ from memwal_sql.storage.records.transactions import TransactionRecord, Transacti
 from memwal_sql.storage.retries import with_retries
 from memwal_sql.table import Table
 from memwal_sql.transaction.begin import Joined
-from memwal_sql.transaction.handle import OpenTransaction, home_of
+from memwal_sql.transaction.handle import OpenTransaction
 from memwal_sql.transaction.table_inside import TableInside
 from memwal_sql.transaction.traces import traced
 from memwal_sql.write.ingest.missing import KEEP, MissingInUpsert
@@ -237,13 +237,14 @@ def outcome(*tables: Table, id: str) -> Literal["committed", "aborted"]:  # noqa
     if not TRANSACTION_ID.fullmatch(id):
         raise InvalidCallError(f"id={id!r} is not the id of a transaction")
     by = "memwal_sql.outcome"
-    records = Transactions(home_of(tables).store)
-    record = free_id(records, id)
-    if isinstance(record, TransactionRecord):
+    # Any of the tables may have the record: the first of those that it has written does.
+    homes = {table.context.identity: Transactions(table.context.store) for table in tables}
+    found = [(home, free_id(home, id)) for home in homes.values()]
+    if any(isinstance(record, TransactionRecord) for _, record in found):
         return "committed"
     traces = [traced(table.context, id, decide_by=by) for table in tables]
     if not any(trace is not None and trace.committed for trace in traces):
-        traces = [records.abort(record or id, by)]
+        traces = [home.abort(free, by) for home, free in found if isinstance(free, str)]
     return "committed" if any(trace and trace.committed for trace in traces) else "aborted"
 
 

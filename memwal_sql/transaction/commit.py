@@ -69,7 +69,8 @@ _Part = tuple[Participant[RegionWriter], Cut, bool]
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """The commit of what a transaction has staged in some tables, with its record in `home`."""
+    """The commit of what a transaction has staged in some tables. One that has written nothing has
+    its record in `home`, if it has an id."""
 
     joined: Sequence[Joined]
     home: TableContext
@@ -81,13 +82,12 @@ class Commit:
         # Regions are claimed in the same order by all.
         joined = sorted(self.joined, key=lambda joined: joined.table.context.identity)
         shares = [share for share in map(self._share, joined) if not share.is_empty]
-        records = Transactions(self.home.store)
         if all(share.rows is None for share in shares):
             for share in shares:
                 self._check_places(share)
             if self.serializable:
                 self._check_regions(())
-            return self._without_rows(records)
+            return self._without_rows()
         remote = self.home.store.remote
         writers = map_remote(remote, lambda share: share.open_writer(), shares)
         try:
@@ -98,7 +98,7 @@ class Commit:
                 if self.serializable:
                     self._check_regions({participant.writer.region_id for participant, *_ in parts})
                 # Now, as a claim may have settled an earlier attempt.
-                attempt = free_id(records, self.description.id)
+                attempt = self._attempt(min(p.context.identity for p, *_ in parts))
                 if isinstance(attempt, TransactionRecord):
                     raise self._came_second()
                 return self._land(parts, replace(self.description, id=attempt))
@@ -110,12 +110,27 @@ class Commit:
                 "run it again"
             ) from error
 
-    def _without_rows(self, records: Transactions) -> TransactionRecord:
-        described, attempt = self.description, free_id(records, self.description.id)
+    def _attempt(self, home: tuple[str, str]) -> TransactionRecord | str | None:
+        """An id of which the table that is to have the record has none. The record *committed* of
+        an earlier attempt is in any of the tables: it may have written others of them."""
+        given = self.description.id
+        if given is None:
+            return None
+        tables = [joined.table.context for joined in self.joined]
+        found = map_remote(
+            self.home.store.remote, lambda table: free_id(Transactions(table.store), given), tables
+        )
+        committed = (record for record in found if isinstance(record, TransactionRecord))
+        ids = {table.identity: attempt for table, attempt in zip(tables, found, strict=True)}
+        return next(committed, ids[home])
+
+    def _without_rows(self) -> TransactionRecord:
+        described, attempt = self.description, self._attempt(self.home.identity)
         if attempt is None:
             return TransactionRecord("", True, utc_now())
         if isinstance(attempt, TransactionRecord):
             return attempt
+        records = Transactions(self.home.store)
         record = records.commit(attempt, (), described.actor, described.operation)
         if not record.committed:
             raise ConflictError(f"transaction {record.id} was aborted meanwhile: run it again")
@@ -128,7 +143,7 @@ class Commit:
                 orders.enter_context(participant.writer.order)
             for participant, cut, stays in parts:
                 self._check(participant, cut, stays=stays)
-            write = AtomicWrite(participants, description, self.home)
+            write = AtomicWrite(participants, description)
             if not all(participant.writer.durable for participant in participants):
                 write.land()  # others may not enqueue meanwhile
         record = write.land()

@@ -13,7 +13,7 @@ from uuid import UUID
 from exec_nodes.base.ticker import Ticks
 from memwal_sql.errors import ConflictError, InvalidCallError, MemWalError
 from memwal_sql.state.context import TableContext
-from memwal_sql.storage.objects.concurrent import seconds
+from memwal_sql.storage.objects.concurrent import map_remote, seconds
 from memwal_sql.storage.records.transactions import (
     MOST_SHOWN,
     TransactionRecord,
@@ -206,11 +206,17 @@ class OpenTransaction:
         return Commit(self._used, self._home, description, serializable).run()
 
     def _earlier(self, given: str) -> TransactionRecord | None:
-        """The record *committed* of an earlier transaction with a given id. One that was begun with
-        other tables may have its record with one of those."""
-        record = free_id(Transactions(self._home.store), given)
-        if isinstance(record, TransactionRecord):
-            return record
+        """The record *committed* of an earlier transaction with a given id: in any of the tables.
+        One that was begun with other tables may have its record with one of those."""
+        tables = [joined.table.context for joined in self._used]
+        found = map_remote(
+            self._home.store.remote,
+            lambda table: free_id(Transactions(table.store), given),
+            tables,
+        )
+        for record in found:
+            if isinstance(record, TransactionRecord):
+                return record
         known = (joined.table for joined in self._joined if is_known(joined.table, given))
         records = (traced(table.context, given) for table in known)
         return next((record for record in records if record and record.committed), None)
@@ -307,5 +313,5 @@ def _can_join(table: Table) -> bool:
 
 
 def home_of(tables: Iterable[Table]) -> TableContext:
-    """The table that has the record of a transaction over some tables."""
+    """The table that has the record of a transaction that has written all of some tables."""
     return min((table.context for table in tables), key=lambda context: context.identity)

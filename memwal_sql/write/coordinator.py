@@ -135,13 +135,12 @@ class AtomicWrite:
         self,
         participants: Sequence[Participant[IntentWriter]],
         description: Description,
-        home: TableContext | None = None,
         clock: Callable[[], float] = seconds,
     ) -> None:
         """Give all rows their places; the caller holds the `order` of every writer, and has checked
         what must be so. Raises UnsupportedError for more than `MOST_PARTS` participants, and for
-        tables whose places do not lie near each other; nothing is enqueued then. `home` is the
-        table that has the record, the first participant's by default."""
+        tables whose places do not lie near each other; nothing is enqueued then. The table of the
+        first participant has the record: who drops it finds an intent there."""
         self._began: float | None = None
         self.is_record_own = False
         self._writes: list[tuple[Participant[IntentWriter], PendingWrite]] = []
@@ -149,7 +148,7 @@ class AtomicWrite:
         self._description = description
         self._clock = clock
         self._participants = sorted(participants, key=lambda participant: participant.order)
-        self._home = home or self._participants[0].context
+        self._home = self._participants[0].context
         self._places = self._places_of()
         self._attempt = uuid4().hex[:16]
         self._record: TransactionRecord | None = None
@@ -199,7 +198,7 @@ class AtomicWrite:
     @property
     def _tables(self) -> tuple[str, ...]:
         uris = (participant.context.uri for participant in self._participants)
-        return tuple(dict.fromkeys((self._home.uri, *uris)))
+        return tuple(dict.fromkeys(uris))
 
     @property
     def _records(self) -> Transactions:

@@ -330,6 +330,45 @@ def test_a_coordinator_that_slept_through_a_drop_commits_nothing(tmp_path: Path)
     assert elsewhere(pair.b) == {0}
 
 
+@each("given", [None, "given-1"])
+def test_a_table_that_was_only_read_has_no_record(tmp_path: Path, given: str | None) -> None:
+    """The drop of it would find no intent there, so it would keep nobody from committing."""
+    pair = Pair(tmp_path)
+    put = AtomicWrite._put_record
+
+    def after_drop(write: AtomicWrite, parts: list[Part]) -> TransactionRecord:
+        with as_another_process():
+            mw.drop_table(pair.a)
+        return put(write, parts)
+
+    a, b = mw.open_table(pair.a), mw.open_table(pair.b)
+    with patch.object(AtomicWrite, "_put_record", after_drop), mw.transaction(a, b, id=given) as tx:
+        assert tx.sql("SELECT max(v) AS v FROM a").to_pydict() == {"v": [0]}
+        tx.upsert(b, rows(1))
+    assert tx.result is not None
+    assert elsewhere(pair.b) == {1}
+    pair.end()
+    assert elsewhere(pair.b) == {1}
+    assert mw.outcome(mw.open_table(pair.b), id=tx.result.id) == "committed"
+
+
+def test_an_id_is_looked_up_in_all_tables(tmp_path: Path) -> None:
+    """The first one is read by both, and written by the second attempt alone."""
+    pair = Pair(tmp_path)
+    a, b = mw.open_table(pair.a), mw.open_table(pair.b)
+    late = mw.transaction(a, b, id="given-1")
+    with mw.transaction(a, b, id="given-1") as tx:
+        tx.sql("SELECT v FROM a").to_pydict()
+        tx.upsert(b, {"id": [1], "v": [1]})
+    late.upsert(a, rows(2))
+    with pytest.raises(mw.ConflictError, match="another transaction with the id given-1"):
+        late.commit()
+    for tables in ((a, b), (b, a)):
+        assert mw.transaction(*tables, id="given-1").committed
+        assert mw.outcome(*tables, id="given-1") == "committed"
+    assert elsewhere(pair.a) == {0}
+
+
 def test_records_that_were_handed_over_go_when_nobody_needs_them(tmp_path: Path) -> None:
     pair = Pair(tmp_path)
     pair.write(1)
