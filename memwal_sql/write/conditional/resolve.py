@@ -9,7 +9,6 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from exec_nodes.arrow.large_columns import concatenated
 from exec_nodes.evolution.differences import differences
@@ -113,9 +112,9 @@ class Resolver:
                     f"the rows have {new_rows.schema.names}"
                 )
             if defaults and not live.all():
-                new_keys = pa.array(~live)
-                for name, value in defaults.items():
-                    column = pc.if_else(new_keys, value, old[name])
+                places = pa.array(np.where(live, np.arange(len(live)), len(live)))
+                for name, value in defaults.items():  # Arrow's if_else has no extension types
+                    column = pa.concat_arrays([old[name], pa.repeat(value, 1)]).take(places)
                     old = old.set_column(old.schema.get_field_index(name), name, column)
             rows = among(new_rows, of_row, frozenset(values))
             current, exists, written, skipped = fold(
