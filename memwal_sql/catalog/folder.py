@@ -122,10 +122,6 @@ class Folder:
             return None
         return Registered(name, table, table.schema, self._consistency, None, self._missing)
 
-    def opened(self) -> list[Table]:
-        """The tables that were used."""
-        return list(self._open.values())
-
     def forget(self, name: str) -> None:
         """Open it again where it is asked for next."""
         with self._lock_of(name):

@@ -149,9 +149,6 @@ class TableFolder(Protocol):
     def mounted(self, name: str) -> MountedTable | None:
         """The table that the session has under a name; None if there is none."""
 
-    def opened(self) -> Sequence[ReadTable]:
-        """The tables that were used."""
-
     def forget(self, name: str) -> None:
         """Note that a table is about to be deleted."""
 
@@ -202,11 +199,6 @@ class SearchFunctions:
         for table in gone:
             del self._tables[table_name(table.name)]
         return [table.name for table in gone]
-
-    def tables(self, session: SessionContext) -> list[ReadTable]:
-        """The tables that are registered, and those of folders that are open."""
-        own = [table.table for table in self._tables.values() if table.is_in(session)]
-        return own + [table for folder in self._folders.values() for table in folder.opened()]
 
     def table(self, name: TableName, session: SessionContext) -> tuple[ReadTable, str] | None:
         """The table that the session has under a name, and its consistency; None for another

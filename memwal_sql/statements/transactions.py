@@ -12,7 +12,6 @@ import pyarrow as pa
 from memwal_native.syntax import SqlParser, Transaction
 from memwal_sql.session.table_functions import search_functions
 from memwal_sql.statements.queries.parsed import Statement
-from memwal_sql.table import Table
 from memwal_sql.transaction.handle import OpenTransaction
 
 _NOT_INSIDE = frozenset(("CREATE", "ALTER", "DROP", "CALL"))
@@ -38,8 +37,7 @@ def run_transaction_word(
         if transaction is not None:
             raise statement.error("a transaction is open: COMMIT or ROLLBACK ends it", at)
         level = tree.level or functions.isolation
-        present = [table for table in functions.tables(ctx) if isinstance(table, Table)]
-        begun = OpenTransaction(others=present, actor=functions.actor, isolation=level)
+        begun = OpenTransaction(actor=functions.actor, isolation=level)
         begun.reads_only = tree.reads_only
         functions.slot.open, functions.slot.begin_refused = begun, False
         return pa.table({})

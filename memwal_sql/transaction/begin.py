@@ -25,7 +25,6 @@ class Joined:
         cuts: cuts of the regions that this process had claimed by then.
         ends: the last WAL position that the snapshot has, by region.
         epochs: the writer epoch of each region then.
-        used: whether the transaction has read or written it.
         whole: whether nothing may have been written to the table since, see `Transaction.expect`.
     """
 
@@ -34,7 +33,6 @@ class Joined:
     cuts: dict[RegionWriter, Cut]
     ends: Mapping[UUID, int]
     epochs: Mapping[UUID, int]
-    used: bool = True
     whole: bool = False
 
 

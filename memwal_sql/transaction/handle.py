@@ -64,7 +64,6 @@ class OpenTransaction:
         self,
         tables: Sequence[Table] = (),
         *,
-        others: Sequence[Table] = (),
         actor: str | None = None,
         operation: str | None = None,
         id: str | None = None,  # noqa: A002
@@ -72,8 +71,7 @@ class OpenTransaction:
         timeout_s: float = 60.0,
         clock: Callable[[], float] = seconds,
     ) -> None:
-        """See `memwal_sql.transaction`; the `others` join together when one of them is first used,
-        and any table that is used after that joins then."""
+        """See `memwal_sql.transaction`; other tables join at their first use."""
         check_isolation(isolation)
         if id is not None and not (isinstance(id, str) and _GIVEN_ID.fullmatch(id)):
             raise InvalidCallError(
@@ -102,7 +100,6 @@ class OpenTransaction:
         self._expired = False
         self._ticks: Ticks | None = None
         self._lock, self._commits = Lock(), Lock()
-        self._others = {table.context.identity: table for table in others if _can_join(table)}
         self._joined: list[Joined] = []
         self._joined = self._join(tables)
         if id is not None:
@@ -125,12 +122,10 @@ class OpenTransaction:
                 self._check_open()
             for joined in self._joined:
                 if joined.table.context.identity == table.context.identity:
-                    break
-            else:
-                self._check_open()
-                joined = self._join_late(table)
-            joined.used = True
-            return joined.inside
+                    return joined.inside
+            self._check_open()
+            self._joined += self._join([table])
+            return self._joined[-1].inside
 
     def note(self, statement: str) -> None:
         """Keep the text of a statement, as `memwal_sql.history` shows them if no operation was
@@ -198,17 +193,17 @@ class OpenTransaction:
                     self.rollback()
 
     def _commit(self) -> TransactionRecord:
-        if not self._used:
+        if not self._joined:
             return TransactionRecord("", True, utc_now())
         operation = self._operation or "; ".join(self._statements) or None
         description = Description(self._id, self._actor, operation)
         serializable = self.isolation == SERIALIZABLE
-        return Commit(self._used, self._home, description, serializable).run()
+        return Commit(self._joined, self._home, description, serializable).run()
 
     def _earlier(self, given: str) -> TransactionRecord | None:
         """The record *committed* of an earlier transaction with a given id: in any of the tables.
         One that was begun with other tables may have its record with one of those."""
-        tables = [joined.table.context for joined in self._used]
+        tables = [joined.table.context for joined in self._joined]
         found = map_remote(
             self._home.store.remote,
             lambda table: free_id(Transactions(table.store), given),
@@ -230,32 +225,11 @@ class OpenTransaction:
                 )
             if not table.context.takes_transactions:
                 raise takes_none(table.context)
-        return join(tables, self._used) if tables else []
-
-    def _join_late(self, table: Table) -> Joined:
-        """Let a table join, and all others that have not been used: they have one state with those
-        that have. One that can't be read does not keep the transaction from those that it uses."""
-        used = self._used
-        taken = {table.context.identity, *(joined.table.context.identity for joined in used)}
-        unused = [other for identity, other in self._others.items() if identity not in taken]
-        try:
-            joined = self._join([table, *unused])
-        except MemWalError as error:
-            if not unused or isinstance(error, ConflictError):
-                raise
-            joined = self._join([table])
-        for other in joined:
-            other.used = False
-        self._joined = [*used, *joined]
-        return joined[0]
-
-    @property
-    def _used(self) -> list[Joined]:
-        return [joined for joined in self._joined if joined.used]
+        return join(tables, self._joined) if tables else []
 
     @property
     def _home(self) -> TableContext:
-        return home_of(joined.table for joined in self._used)
+        return home_of(joined.table for joined in self._joined)
 
     def _take(self, record: TransactionRecord) -> TransactionResult:
         """Note that the transaction is committed by this record."""
@@ -306,10 +280,6 @@ class OpenTransaction:
             self.rollback()
         elif not self._over or self._expired:
             self.commit()
-
-
-def _can_join(table: Table) -> bool:
-    return table.newest_of is not None and table.context.takes_transactions
 
 
 def home_of(tables: Iterable[Table]) -> TableContext:

@@ -17,9 +17,10 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.errors import ConflictError, FencedError, MemWalError
+from tests.each import each
 from tests.model.opened import Remote, opened_over
 from tests.model.process import Process, as_another_process, forget_writers
-from tests.transactions.tables import after_look, created, rows
+from tests.transactions.tables import SCHEMA, after_look, created, rows
 from tests.write.hooked_store import Call, HookedStore
 
 N = 4
@@ -45,12 +46,13 @@ class Client:
     def __init__(self, folder: Path, *, turns: bool = True) -> None:
         self.seen: list[str] = []
         self.together: tuple[str, Barrier] | None = None
-        self.tables = [self._opened(folder / name) for name in ("accounts", "journal")]
+        self.tables = [self.opened(folder / name) for name in ("accounts", "journal")]
         self.table, self.other = self.tables
         self.writers = [table.writer(turns=turns) for table in self.tables]
         self.writer = self.writers[0]
 
-    def _opened(self, folder: Path) -> mw.Table:
+    def opened(self, folder: Path) -> mw.Table:
+        """The table of a folder, which is made where it is not there."""
         if not folder.exists():
             forget_writers(created(str(folder), f"bucket(id, {N})"))
         return opened_over(str(folder), lambda store: HookedStore(Remote(store), self.note))
@@ -193,12 +195,17 @@ def test_requests_of_writes(client: Client) -> None:
         assert client.requests(prepare(client), *together) == expected, name
 
 
-def test_requests_of_a_beginning(client: Client) -> None:
-    """In SQL those of all registered tables, when the first is used; then none."""
+@each("unused", [0, 38])
+def test_requests_of_a_transaction_in_sql(client: Client, fast_folder: Path, unused: int) -> None:
+    """Each table joins at its first use, when those used before are looked at again. Others that
+    the session has registered cost nothing."""
     one = Counter({"HEAD base": 2, "LIST regions": 1, "HEAD manifest": 2 * N})
     session = mw.SessionContext()
     for name, table in zip(("accounts", "journal"), client.tables, strict=True):
         mw.register(session, name, table)
+    for number in range(unused):
+        mw.create_table(str(fast_folder / str(number)), SCHEMA, "id")
+        mw.register(session, f"unused_{number}", client.opened(fast_folder / str(number)))
 
     def first() -> None:
         mw.sql(session, "SELECT count(*) FROM accounts").collect()
@@ -210,9 +217,16 @@ def test_requests_of_a_beginning(client: Client) -> None:
     looked = client.requests(lambda: mw.transaction(*client.tables).rollback())
     assert looked == times(2, one)
     assert not client.requests(lambda: mw.sql(session, "BEGIN"))
-    assert client.requests(first) == times(2, one)
+    assert client.requests(first) == one
+    assert client.requests(second) == times(2, one)
     assert not client.requests(second)
     assert not client.requests(lambda: mw.sql(session, "COMMIT"))
+
+    def change() -> None:
+        for text in ("BEGIN", "UPDATE accounts SET v = 1 WHERE id = 1", "COMMIT"):
+            mw.sql(session, text)
+
+    assert client.requests(change) == one + LOOK + intents(1) + RECORD
 
 
 def test_requests_of_an_abort_in_the_middle(fast_folder: Path) -> None:
