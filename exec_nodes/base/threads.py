@@ -47,7 +47,7 @@ class AtExit(Thresholds):
     patience_s: float = 60.0
 
 
-# The exit codes of a process whose exit does not wait any longer.
+# The exit codes of a process whose exit does not wait any longer, or has lost rows.
 LEFT_CODE = 75
 _INTERRUPTED_CODE = 130
 
@@ -75,6 +75,7 @@ class Threads:
         self._idle = 0
         self._under_way: dict[object, str] = {}
         self.over = False
+        self.lost = ""
 
     def start(self, call: Callable[[], None], what: str = _SHARED) -> None:
         """Make a call, which raises nothing, on one of the threads. `what` such calls are, in the
@@ -170,6 +171,11 @@ def under_way(what: str) -> AbstractContextManager[None]:
 def is_over() -> bool:
     """Whether the process exits, and waits for calls under way: others are not to begin."""
     return threads_of(os.getpid()).over
+
+
+def lost_at_exit(what: str) -> None:
+    """Note what the exit of the process could not write: the process ends with exit code 75."""
+    threads_of(os.getpid()).lost = what
 
 
 def outcomes(
@@ -271,18 +277,19 @@ def _end() -> None:
     except KeyboardInterrupt:
         code, left = _INTERRUPTED_CODE, threads.wait(0.0) or {"queries": 1}
     if left:
-        _leave(code, left)
+        calls = ", ".join(f"{what} ({count})" for what, count in sorted(left.items()))
+        _leave(code, f"calls have not ended in {AtExit.patience_s:g} s: {calls}")
+    if threads.lost:
+        _leave(code, threads.lost)
 
 
-def _leave(code: int, left: dict[str, int]) -> None:
-    calls = ", ".join(f"{what} ({count})" for what, count in sorted(left.items()))
+def _leave(code: int, why: str) -> None:
     with suppress(BaseException):
         _log.error(
-            "this process ends with exit code %d, as calls have not ended in %g s: %s. Rows that "
-            "were acknowledged as durable are in the log, and the next writer goes on with them",
+            "this process ends with exit code %d, as %s. Rows that were acknowledged as durable "
+            "are in the log, and the next writer goes on with them",
             code,
-            AtExit.patience_s,
-            calls,
+            why,
         )
         sys.stdout.flush()
         sys.stderr.flush()

@@ -19,7 +19,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from exec_nodes.base.threads import start_call
+from exec_nodes.base.threads import lost_at_exit, start_call
 from exec_nodes.base.ticker import Ticks
 from exec_nodes.base.transient_threads import TransientThreads
 from memwal_sql.errors import InvalidCallError, MemWalError, ReopenError, RepairError
@@ -373,6 +373,7 @@ def _close(writer: WriterLifecycle) -> None:
         writer.close()
     except Exception as error:
         traceback.print_exception(error)  # nobody else hears of it
+        lost_at_exit(f"buffered rows of {writer.identity[0]} were not written: {error}")
 
 
 atexit.register(_close_unwritten)

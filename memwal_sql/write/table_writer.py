@@ -15,7 +15,8 @@ from uuid import UUID
 import pyarrow as pa
 
 from exec_nodes.arrow.row_stream import RowStream
-from memwal_sql.errors import UnsupportedError
+from exec_nodes.base.threads import is_over
+from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.state.memtable import memtable_schema
 from memwal_sql.write.conditional.resolve import ReadChanges, RowChanges
 from memwal_sql.write.coordinator import Description
@@ -328,6 +329,11 @@ class TableWriter(WriterLifecycle):
     def _append(self, batch: pa.RecordBatch) -> dict[UUID, int]:
         if batch.num_rows == 0:
             return {}
+        if not self._options.durable and is_over():
+            raise InvalidCallError(
+                "this process is ending, and nothing would write buffered rows: use a writer with "
+                "durable=True here"
+            )
         with self.room_for(batch.nbytes):
             positions = self._writers.append(batch)
         return positions if self._options.durable else {}

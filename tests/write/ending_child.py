@@ -23,6 +23,7 @@ from unittest.mock import patch
 import memwal_sql as mw
 from exec_nodes.base.threads import AtExit
 from memwal_sql.cli.metrics import serve_metrics
+from memwal_sql.errors import StoreUnavailableError
 from memwal_sql.maintain.loop import run_jobs_forever
 from memwal_sql.storage.objects.local import LocalStore
 from memwal_sql.write.generation_writer import GenerationWriter
@@ -182,6 +183,13 @@ def with_a_hanging_log(folder: str) -> None:
     OPEN.extend([other := patch.object(LocalStore, "put_if_absent", hangs), other.start()])
 
 
+def with_a_refused_log(folder: str) -> None:
+    upsert_all(table_in(folder).writer(durable=False, wal_flush_interval_s=3600))
+    refused = StoreUnavailableError("the disk is full")
+    OPEN.extend([one := patch.object(LocalStore, "put_if_absent", side_effect=refused)])
+    one.start()
+
+
 KINDS: dict[str, tuple[Callable[[str], object], int]] = {
     "SQL": (by_sql, 0),
     "transactions": (by_transactions, 0),
@@ -201,19 +209,20 @@ KINDS: dict[str, tuple[Callable[[str], object], int]] = {
     "exit": (exits_with_3, 3),
     "Ctrl-C": (interrupted, -signal.SIGINT),
 }
-HANGING: dict[str, tuple[Callable[[str], object], int]] = {
+LEFT: dict[str, tuple[Callable[[str], object], int]] = {
     "hanging flush": (with_a_hanging_flush, 75),
     "hanging log": (with_a_hanging_log, 75),
+    "refused log": (with_a_refused_log, 75),
 }
 
 
 def main(folder: str, *kinds: str) -> None:
     if kinds:
-        (KINDS | HANGING)[kinds[0]][0](folder)
+        (KINDS | LEFT)[kinds[0]][0](folder)
         return
     gc.freeze()  # what was imported is not looked at when a fork ends
     children: dict[str, int] = {}
-    for kind, (script, _) in (KINDS | HANGING).items():
+    for kind, (script, _) in (KINDS | LEFT).items():
         own = Path(folder) / kind
         own.mkdir()
         if not (child := os.fork()):
