@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -14,6 +15,7 @@ from unittest.mock import patch
 import pytest
 
 import memwal_sql as mw
+from memwal_sql import drop
 from memwal_sql.errors import MemWalError, OutcomeUnknownError, RepairError, TransactionUnknownError
 from memwal_sql.maintain.gc.collector import collect_garbage
 from memwal_sql.storage.objects.open import open_store
@@ -28,7 +30,7 @@ from memwal_sql.write.coordinator import AtomicWrite
 from memwal_sql.write.wal_writer import WalWriter
 from tests.each import each
 from tests.model.process import as_another_process, forget_writers
-from tests.transactions.tables import KEYS, created, elsewhere, rows
+from tests.transactions.tables import KEYS, SCHEMA, created, elsewhere, rows
 
 WEEKS = timedelta(days=30).total_seconds()
 
@@ -328,6 +330,54 @@ def test_a_coordinator_that_slept_through_a_drop_commits_nothing(tmp_path: Path)
         pair.write(-1)
     pair.end()
     assert elsewhere(pair.b) == {0}
+
+
+@each("opened_before, key", product([True, False], [0, 100]))
+def test_nobody_writes_a_table_that_is_being_dropped(
+    tmp_path: Path, opened_before: bool, key: int
+) -> None:
+    """Neither a region that is there, claimed again, nor a new one: the records of the table have
+    been handed over by then."""
+    pair = Pair(tmp_path)
+    pair.a = mw.create_table(str(tmp_path / "0"), SCHEMA, "id", regions="identity(id)").uri
+    pair.write_on(pair.a, 0, 0)
+    pair.end()
+    handles = [mw.open_table(pair.a), mw.open_table(pair.b)]
+    hand_over, raised = drop.settle_and_hand_over, list[MemWalError]()
+
+    def then_written(*given: Any) -> Any:
+        stay = hand_over(*given)
+        a, b = handles if opened_before else map(mw.open_table, (pair.a, pair.b))
+        try:
+            with mw.transaction(a, b) as tx:
+                tx.upsert(a, {"id": [key], "v": [1]})
+                tx.upsert(b, rows(1))
+        except MemWalError as error:
+            raised.append(error)
+        return stay
+
+    with patch.object(drop, "settle_and_hand_over", then_written):
+        mw.drop_table(pair.a)
+    (error,) = raised
+    assert isinstance(error, mw.TableReplacedError), error
+    assert "is being dropped" in str(error)
+    pair.end()
+    assert elsewhere(pair.b) == {0}
+
+
+def test_a_drop_that_failed_is_done_again(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    pair.write(1)
+    pair.end()
+    with patch.object(drop, "settle_and_hand_over", _die), pytest.raises(TransactionUnknownError):
+        mw.drop_table(pair.a)
+    with patch.object(Transactions, "hand_over", _die), pytest.raises(TransactionUnknownError):
+        mw.drop_table(pair.a)
+    assert elsewhere(pair.a) == {1}
+    with pytest.raises(mw.TableReplacedError, match=r"is being dropped.* call it again"):
+        pair.write_on(pair.a, 1, 2)
+    mw.drop_table(pair.a)
+    assert elsewhere(pair.b) == {1}
 
 
 @each("given", [None, "given-1"])

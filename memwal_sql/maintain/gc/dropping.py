@@ -1,9 +1,11 @@
 """What a table that is about to be deleted leaves to others: the verdicts over transactions that it
 shares with them (protocol rule V5).
 
-Its regions are claimed first, which settles what is undecided, and keeps coordinators that are
-under way from committing. Records *committed* are handed over to the other tables of the
-transaction. Records *aborted* stay for as long as a coordinator may still put one of its own.
+A record says first that the table is being dropped, so that nobody claims a region for writing any
+more. Then its regions are claimed, which settles what is undecided, and keeps coordinators that are
+under way from committing: each has an intent in its home. Records *committed* are handed over to
+the other tables of the transaction. Records *aborted* stay for as long as a coordinator may still
+put one of its own.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.objects.concurrent import map_remote
 from memwal_sql.storage.objects.store_time import store_time
+from memwal_sql.storage.records.table import record_drop
 from memwal_sql.storage.records.transactions import LONGEST_SECONDS, TransactionRecord, Transactions
 
 _log = life_log(__name__)
@@ -27,8 +30,10 @@ def settle_and_hand_over(context: TableContext, base: BaseTable) -> dict[str, by
 
     Raises StoreUnavailableError, and FencedError where others keep claiming the regions.
     """
+    if context.record is not None:
+        record_drop(context.store, context.record)
     try:
-        claim_all(context, base)
+        claim_all(context, base, context.check_reads)
     except RepairError as error:
         _log.warning("%s is dropped as it is: %s", context.uri, type(error).__name__)
     records = Transactions(context.store)

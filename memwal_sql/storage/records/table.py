@@ -46,6 +46,8 @@ UPGRADE_KEY = "upgrade"
 """Of a table record: the older index's message in base64, while an upgrade is under way."""
 RAISING_KEY = "raising"
 """True in a table record while programs that are too old for the table may have it open."""
+DROPPING_KEY = "dropping"
+"""True in a table record once somebody has begun to delete the table."""
 
 _TWO_PHASE_KEY = "two_phase"
 _DIGITS = 20
@@ -64,12 +66,14 @@ class Record:
 @dataclass(frozen=True, slots=True)
 class TableRecord:
     """Which table the regions of this folder belong to, and what it needs; `number` is that of the
-    record that says so. `is_raising`: programs may have the table open that are too old for it."""
+    record that says so. `is_raising`: programs may have the table open that are too old for it.
+    `is_dropping`: nobody may write it any more."""
 
     incarnation: UUID
     number: int = 0
     needs: Needs = field(default_factory=Needs)
     is_raising: bool = False
+    is_dropping: bool = False
 
 
 class Records:
@@ -156,7 +160,8 @@ def read_record(store: ObjectStore) -> TableRecord | None:
 
 def check_current(store: ObjectStore, record: TableRecord | None, *, writes: bool) -> None:
     """Raise `UnknownFormatError` if the table has come to need a newer package than this one since
-    its record was `record`, and `ReopenError` to who writes if it is another table.
+    its record was `record`, and `ReopenError` to who writes if it is another table, and
+    `TableReplacedError` if it is about to be deleted.
 
     One request while the record is the same. Tables of native code may get one at any time.
     """
@@ -166,6 +171,11 @@ def check_current(store: ObjectStore, record: TableRecord | None, *, writes: boo
     check_needs(store.uri, latest.needs, writes=writes)
     if writes and record is not None and latest.incarnation != record.incarnation:
         raise made_again(store.uri)
+    if writes and latest.is_dropping:
+        raise TableReplacedError(
+            f"{store.uri} is being dropped: its rows are gone soon; if memwal_sql.drop_table has "
+            "failed there, call it again"
+        )
 
 
 def _newest(store: ObjectStore, after: TableRecord | None) -> TableRecord | None:
@@ -192,8 +202,9 @@ def _table_record(store: ObjectStore, record: Record) -> TableRecord:
         incarnation = UUID(record.content["incarnation"])
         needs = needs_of(record.content)
         is_raising = bool(record.content.get(RAISING_KEY))
+        is_dropping = bool(record.content.get(DROPPING_KEY))
     check_needs(store.uri, needs, writes=False)
-    return TableRecord(incarnation, record.version, needs, is_raising)
+    return TableRecord(incarnation, record.version, needs, is_raising, is_dropping)
 
 
 def table_content(store: ObjectStore, incarnation: UUID) -> dict[str, Any]:
@@ -227,6 +238,15 @@ def raise_record(store: ObjectStore, before: TableRecord, *, is_done: bool) -> T
     raising = {} if is_done else {RAISING_KEY: True}
     content = {**table_content(store, before.incarnation), **raising}
     return _put_next(store, before.number + 1, content, before.incarnation)
+
+
+def record_drop(store: ObjectStore, before: TableRecord) -> TableRecord:
+    """Record that the table is about to be deleted: who claims a region after that is refused.
+    `before` is its record. Raises `ConflictError` when the table was made again meanwhile."""
+    content = {**table_content(store, before.incarnation), DROPPING_KEY: True}
+    while not before.is_dropping:
+        before = _put_next(store, before.number + 1, content, before.incarnation)
+    return before
 
 
 def _put_next(
