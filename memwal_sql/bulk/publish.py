@@ -190,6 +190,8 @@ class Publisher:
         for part, found in zip(parts, manifests, strict=True):
             manifest = found or create_region(self._context, spec, part.values)
             self._regions[part.key] = self._publisher(base, manifest, part.values)
+        if parts:  # who changes columns after this claims these regions, which their epochs show
+            self._check_columns(base.stored)
 
     def _publisher(
         self, base: BaseTable, region: RegionManifest, values: RegionValues | None

@@ -128,11 +128,15 @@ def claim(
 
 
 def claim_new(
-    manifests: RegionManifests, wal: Wal, check: Callable[[], None], creation: RegionManifest
+    manifests: RegionManifests,
+    wal: Wal,
+    check: Callable[[], None],
+    creation: RegionManifest,
+    check_columns: Callable[[], None] = lambda: None,
 ) -> ClaimedRegion | RegionManifest:
     """Create a region whose writer is its creator, by the epoch of its first manifest. If the
-    region has any other file, returns its newest manifest, for a `claim`. Raises the errors of
-    `claim`.
+    region has any other file, returns its newest manifest, for a `claim`, which see. Raises the
+    errors of `claim`.
     """
     first = manifests.put_first(replace(creation, writer_epoch=1))
     if first is None:
@@ -144,7 +148,10 @@ def claim_new(
     with suppress(TornEntryError):
         fence = 1 if wal.append(1, data).existing is None else 0
     # Checked after the fence, as in a claim: this finds a higher epoch committed by now.
-    versions, _, taken = _run_probes(wal.remote, manifests.versions, check, wal.positions)
+    # Who has filled columns before the region was there has not found it, to claim it.
+    versions, _, taken, _ = _run_probes(
+        wal.remote, manifests.versions, check, wal.positions, check_columns
+    )
     if versions == [1] and taken == [fence]:
         return _claimed(first, (), fence)
     newest = manifests.newest_of(first, versions)

@@ -213,7 +213,9 @@ class RegionClaimer:
         has handed the region over. Raises as `write.claim.claim` does."""
         manifest, opener = self._existing(), self._opener
         if not manifest.version:
-            outcome = claim_new(self._manifests, self._wal, opener.check, manifest)
+            outcome = claim_new(
+                self._manifests, self._wal, opener.check, manifest, opener.check_claimable
+            )
             if isinstance(outcome, ClaimedRegion):
                 return self._won(outcome)
             self._manifest = manifest = _checked(outcome, manifest)

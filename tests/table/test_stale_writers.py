@@ -17,10 +17,12 @@ from threading import Event
 from typing import Any
 
 import datafusion
+import lance
 import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from memwal_sql.bulk.rows import RowForm
 from tests.each import each
 from tests.model.opened import opened_over
 from tests.soak import SOAK
@@ -209,6 +211,52 @@ def test_columns_change_beside_a_writing_thread_of_the_process(
         assert all(found[key]["p"] == 2 * key for key in before)
         assert errors, "a writer without the column went on"
     assert table.check().ok
+
+
+@each(
+    "write, known",
+    list(itertools.product(["upsert", "publish"], [False, True]))
+    if SOAK > 1
+    else [("upsert", False), ("publish", True)],
+)
+def test_computed_values_stay_though_nobody_has_written_to_a_region(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool, write: str
+) -> None:
+    """They are computed between any two requests of a write, for rows of the base table only."""
+    # Another process does not find this one's writers.
+    for module in ("columns", "flushing"):
+        finds = f"memwal_sql.table.{module}.open_table_writers"
+        monkeypatch.setattr(finds, lambda identity: ())
+    done, nth = False, 0
+    while not done:
+        uri, nth, count = str(tmp_path / str(nth)), nth + 1, itertools.count(1)
+        lance.write_dataset(pa.table([[1, 2], [1, 1], [1, 1]], schema=SCHEMA), uri)
+        table = mw.enable(uri, "id")
+        if known:
+            with table.writer() as writer:
+                writer.upsert([{"id": 2, "a": 1, "b": 1}])
+
+        def hook(operation: str, path: str, call: Call) -> Any:
+            if armed and next(count) == nth:  # noqa: B023
+                armed.clear()  # noqa: B023
+                table.add_columns({"p": "a * 2"})  # noqa: B023
+            return call()
+
+        armed: list[bool] = []
+        stale = opened_over(uri, lambda store: HookedStore(store, hook))
+        with stale.writer() as writer:
+            row, publisher = {"id": 1, "a": 2, "b": 2}, stale.publisher()
+            staged = stale.stager("job", RowForm()).stage(
+                pa.Table.from_pylist([row], SCHEMA).to_batches()
+            )
+            armed.append(True)
+            with suppress(mw.ReopenError, mw.RetryError):
+                writer.upsert([row]) if write == "upsert" else publisher.publish([staged])
+            done = bool(armed)
+            armed.clear()
+        if not done:
+            assert _rows(uri)[0]["p"] in (2, 4), nth
+    assert nth > 5
 
 
 def _session(table: mw.Table) -> datafusion.SessionContext:
