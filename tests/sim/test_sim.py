@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 from tests.docs.pages import ROOT
+from tests.sim.scenario import SCENARIOS
 from tests.soak import SOAK
 
 
@@ -24,7 +25,7 @@ def simulate(*arguments: str) -> str:
 
 
 def test_every_run_can_be_explained() -> None:
-    simulate("--runs", str(10 * SOAK))
+    simulate("--runs", str(len(SCENARIOS) * SOAK))
 
 
 def test_a_run_is_replayed_step_by_step() -> None:
