@@ -22,10 +22,6 @@ from tests.soak import IS_SOAK
 
 QUICK = {
     "filtered-scan",
-    "first-scan",
-    "full-scan",
-    "generations-scan",
-    "get-many",
     "get-one",
     "sql-lookup",
     "statements",
