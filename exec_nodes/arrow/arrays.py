@@ -30,6 +30,11 @@ def is_binary(kind: pa.DataType) -> bool:
     )
 
 
+def is_json(kind: pa.DataType) -> bool:
+    """Whether values are JSON texts."""
+    return isinstance(kind, pa.BaseExtensionType) and kind.extension_name == "arrow.json"
+
+
 def is_list(kind: pa.DataType) -> bool:
     """Whether values are lists, of one size or of any."""
     return bool(

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exec_nodes.arrow.arrays import flat, is_binary, is_list, is_text
+from exec_nodes.arrow.arrays import flat, is_binary, is_json, is_list, is_text
 from exec_nodes.arrow.decimals import read_decimals
 from exec_nodes.arrow.nested import inner_arrays, inner_fields, with_inner_arrays
 from exec_nodes.arrow.plain_columns import plain
@@ -31,6 +31,7 @@ def exact_cast(
 ) -> Column:
     """An Arrow column in the field's type; the column itself when it has that type.
 
+    Values of the storage of an extension type are its values; JSON is not checked here.
     `rounding` lets floats become the nearest float of fewer bits, `fill` sets fields to null that
     structs lack. Raises InvalidCallError naming
     the column and the value when a value would change, or is not valid in the column's type.
@@ -41,6 +42,9 @@ def exact_cast(
         return column
     if column.null_count == len(column):
         return pa.nulls(len(column), target)
+    if isinstance(target, pa.BaseExtensionType) and same_kind(source, target.storage_type):
+        inner = field.with_type(target.storage_type)
+        return _extended(exact_cast(column, inner, rounding=rounding, fill=fill), target)
     if _are_read(source, target):
         column = _parts_read(decoded(column), field)
         source = column.type
@@ -76,6 +80,12 @@ def exact_cast(
             "would change: cast it yourself if that is meant"
         )
     return cast
+
+
+def _extended(stored: Column, kind: pa.DataType) -> Column:
+    if isinstance(stored, pa.Array):
+        return pa.ExtensionArray.from_storage(kind, stored)
+    return pa.chunked_array([_extended(chunk, kind) for chunk in stored.chunks], kind)
 
 
 def _nearest(column: Column, kind: pa.DataType) -> Column:
@@ -148,6 +158,8 @@ def _remedy(source: pa.DataType, target: pa.DataType) -> str:
             "drop its time zone, as series.dt.tz_localize(None) of pandas or "
             "pyarrow.compute.local_timestamp(column) does"
         )
+    if is_json(target):
+        return "give texts, such as json.dumps(value)"
     if is_text(source) and _is_number(target):
         return (
             "cast it yourself, as series.astype of pandas or "

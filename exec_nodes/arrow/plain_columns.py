@@ -7,12 +7,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exec_nodes.arrow.arrays import is_list_view
+from exec_nodes.arrow.arrays import is_json, is_list_view
 
 
 def plain(column: pa.Array | pa.ChunkedArray, target: pa.DataType) -> pa.Array | pa.ChunkedArray:
     """A valid column for a column of type `target`: without runs and views of lists, and as the
-    storage of its type if that is what the target stores; itself if it is so."""
+    storage of its type if that is what the target stores, or if it is JSON with texts of another
+    type; itself if it is so."""
     kind = column.type
     if not (
         pa.types.is_run_end_encoded(kind)
@@ -32,7 +33,8 @@ def _plain(array: pa.Array, target: pa.DataType) -> pa.Array:
         return plain(pc.run_end_decode(array), target)
     if is_list_view(kind):
         return _lists(array)
-    if isinstance(kind, pa.BaseExtensionType) and kind.storage_type == target:
+    is_other = isinstance(kind, pa.BaseExtensionType) and kind != target
+    if is_other and (kind.storage_type == target or is_json(kind)):
         return array.storage
     return array
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from exec_nodes.arrow.arrays import is_list, type_text
+from exec_nodes.arrow.arrays import is_json, is_list, type_text
 from exec_nodes.arrow.casts import Column, exact_cast
 from exec_nodes.arrow.plain_values import (
     CONVERSION_ERRORS,
@@ -93,7 +93,12 @@ class _Builder:
         if isinstance(kind, pa.BaseExtensionType):
             if kind.extension_name == "arrow.bool8":
                 values = [v if v is None else int(v) for v in self._plain_booleans(values)]
-            return pa.ExtensionArray.from_storage(kind, self._array(values, kind.storage_type))
+            try:
+                return pa.ExtensionArray.from_storage(kind, self._array(values, kind.storage_type))
+            except UnfitError as unfit:
+                if is_json(kind):
+                    unfit.reason = unfit.reason.replace("str(value)", "json.dumps(value)")
+                raise
         if pa.types.is_dictionary(kind):
             # One wrong value among those of a dictionary ends the process within Arrow.
             encoded = self._array(values, kind.value_type).dictionary_encode()

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from exec_nodes.arrow.arrays import is_json, is_text
 from exec_nodes.arrow.casts import same_kind
 from exec_nodes.arrow.struct_fields import check_type
 from exec_nodes.arrow.validate import validated
@@ -77,7 +78,8 @@ class RowForm:
             )
 
     def _check_type(self, source: pa.Field, field: pa.Field) -> None:
-        if not same_kind(source.type, field.type):
+        is_json_text = is_json(field.type) and is_text(source.type)
+        if not is_json_text and not same_kind(source.type, field.type):
             raise InvalidCallError(
                 f"the column {field.name!r} is {source.type}, and {field.type} in the table: "
                 "cast it first"

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from lance.fragment import FragmentMetadata
 
+from exec_nodes.arrow.arrays import is_json
 from exec_nodes.arrow.python_values import exact_values
 from exec_nodes.arrow.text_columns import column_of
 from exec_nodes.keys.keys import one_array
@@ -34,7 +35,7 @@ from memwal_sql.storage.base.commits import half_done
 from memwal_sql.storage.region.manifest import RegionStatus
 from memwal_sql.table.flushing import FlushedTable
 from memwal_sql.write.conditional.new_columns import NewColumns
-from memwal_sql.write.ingest.json_texts import is_json, stored_json
+from memwal_sql.write.ingest.json_texts import stored_json
 from memwal_sql.write.router import active_spec
 
 Added: TypeAlias = pa.Field | pa.Schema | Iterable[pa.Field] | Mapping[str, str]

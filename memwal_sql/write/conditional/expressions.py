@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from exec_nodes.arrow.arrays import is_json
 from exec_nodes.arrow.casts import exact_cast
 from exec_nodes.arrow.nested import inner_fields
 from exec_nodes.base.brief import shortened
@@ -18,6 +19,7 @@ from exec_nodes.base.interrupts import is_native
 from exec_nodes.keys.keys import one_array
 from memwal_sql.arguments import check_expression, date_remedy, literal, quoted
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.write.ingest.json_texts import stored_json
 
 _PLACE = "the place of the row"
 _UNKNOWN = re.compile(
@@ -142,4 +144,5 @@ def _nodes(plan: Any) -> int:
 def _fitting(values: pa.Array, field: pa.Field) -> pa.Array:
     if pa.types.is_null(values.type):
         return pa.nulls(len(values), field.type)
-    return one_array(exact_cast(values, field, rounding=True))
+    fitting = one_array(exact_cast(values, field, rounding=True))
+    return stored_json(fitting, field.name) if is_json(field.type) else fitting

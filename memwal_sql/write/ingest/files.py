@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from exec_nodes.arrow.arrays import is_binary, is_list
+from exec_nodes.arrow.arrays import is_binary, is_json, is_list
 from exec_nodes.arrow.python_values import exact_values
 from exec_nodes.arrow.row_stream import RowStream
 from exec_nodes.arrow.struct_fields import check_value, check_values
@@ -321,6 +321,8 @@ def _check_row(number: int, row: Mapping[str, Any], schema: pa.Schema, missing: 
 
 def _array(values: list[Any], kind: pa.DataType, name: str) -> pa.Array:
     """JSON's values of the column `name` in a type, each as it is or not at all."""
+    if is_json(kind):
+        return exact_values(values, pa.field(name, kind))
     if isinstance(kind, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(kind, _array(values, kind.storage_type, name))
     if pa.types.is_dictionary(kind):

@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from memwal_sql.errors import InvalidCallError
 
-_JSON = "arrow.json"
 # Lance's parser has no limit, and ends the process when the stack overflows.
 _DEEPEST = 200
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
@@ -32,11 +31,6 @@ _REMEDY = "give it as a text"
 
 class _ChangedError(ValueError):
     """A value would become another one."""
-
-
-def is_json(kind: pa.DataType) -> bool:
-    """Whether the values of a column are JSON texts."""
-    return isinstance(kind, pa.BaseExtensionType) and kind.extension_name == _JSON
 
 
 def stored_json(column: pa.Array, name: str) -> pa.Array:

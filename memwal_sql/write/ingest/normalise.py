@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exec_nodes.arrow.arrays import is_list
+from exec_nodes.arrow.arrays import is_json, is_list
 from exec_nodes.arrow.casts import exact_cast
 from exec_nodes.arrow.input_rows import FORMS, input_rows, object_columns
 from exec_nodes.arrow.large_columns import concatenated
@@ -32,7 +32,7 @@ from memwal_sql.write.ingest.change_codes import DELETE, UPSERT
 from memwal_sql.write.ingest.changes import Changes
 from memwal_sql.write.ingest.debezium import BinaryText
 from memwal_sql.write.ingest.files import is_json_file, json_array, json_lists, opened_file
-from memwal_sql.write.ingest.json_texts import is_json, stored_json
+from memwal_sql.write.ingest.json_texts import stored_json
 from memwal_sql.write.ingest.missing import (
     ERROR,
     KEEP,

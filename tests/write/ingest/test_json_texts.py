@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import datafusion
 import lance
+import pandas as pd
+import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 import memwal_sql as mw
@@ -126,6 +131,79 @@ def test_every_way_to_write_gives_that_text(uri: str) -> None:
         mw.sql(context, f"UPDATE t SET j = '{given}' WHERE id = 1")
         again = writer.upsert([{"id": 1, "j": given}], when="t.j <> s.j")
         assert (again.rows, again.skipped) == (0, 1)
+
+
+TEXT = '{"b": 1, "a": 2}'
+# Rows with a text, as Arrow has it in columns of these types.
+FRAMES: dict[str, Callable[[list[str]], Any]] = {
+    **{
+        str(kind): lambda texts, kind=kind: pa.table({"id": [1], "j": pa.array(texts, kind)})
+        for kind in (pa.string(), pa.large_string(), pa.string_view())
+    },
+    "dictionary": lambda texts: pa.table({"id": [1], "j": pa.array(texts).dictionary_encode()}),
+    "runs": lambda texts: pa.table({"id": [1], "j": pc.run_end_encode(pa.array(texts))}),
+    "chunks": lambda texts: pa.table(
+        {"id": [1], "j": pa.chunked_array([texts[:0], texts], pa.string())}
+    ),
+    "large JSON": lambda texts: pa.table(
+        {"id": [1], "j": pa.array(texts, pa.json_(pa.large_string()))}
+    ),
+    "pandas": lambda texts: pd.DataFrame({"id": [1], "j": texts}),
+    "polars": lambda texts: pl.DataFrame({"id": [1], "j": texts}),
+    "dict": lambda texts: {"id": [1], "j": pa.array(texts)},
+}
+
+
+@each("form", FRAMES)
+def test_columns_of_texts_are_taken_and_checked(uri: str, form: str, tmp_path: Path) -> None:
+    table = mw.create_table(uri, SCHEMA, "id")
+    sources: list[Callable[[list[str]], Any]] = [FRAMES[form]]
+    if form in ("string", "large_string"):  # files as well
+        file = str(tmp_path / "x.parquet")
+        sources.append(lambda texts: pq.write_table(FRAMES[form](texts), file) or file)
+    with table.writer() as writer:
+        for rows in sources:
+            for when in (None, "t.j <> s.j"):
+                assert writer.upsert(rows([TEXT]), when=when).rows == (when is None)
+                assert table.get(1)["j"].to_pylist() == ['{"a":2,"b":1}']
+                with pytest.raises(mw.InvalidCallError, match=r"'j'.*is not JSON"):
+                    writer.upsert(rows(["{bad"]), when=when)
+            writer.delete([1])
+
+
+def test_rows_of_the_table_and_expressions_are_taken(uri: str) -> None:
+    table = mw.create_table(uri, SCHEMA, "id")
+    given = [{"id": 1, "j": TEXT}, {"id": 2, "j": None}]
+    stored = '{"a":2,"b":1}'
+    row = {"id": 1, "j": "[1, 2]"}
+    ways: list[tuple[str, Callable[[mw.TableWriter], object]]] = [
+        (stored, lambda w: w.upsert(table.to_pandas())),
+        (stored, lambda w: w.upsert(table.to_polars())),
+        (stored, lambda w: w.upsert(table.to_arrow())),
+        ("{}", lambda w: w.update({"j": "'{ }'"}, where="id = 1")),
+        (stored, lambda w: w.upsert([row], set={"j": "coalesce(t.j, s.j)"})),
+        ("[1,2]", lambda w: w.upsert([row], set={"j": "s.j"})),
+        ("{}", lambda w: w.upsert([row, row], set={"j": "'{ }'"}, when="t.j <> '{}'")),
+    ]
+    with table.writer() as writer:
+        for read, way in ways:
+            writer.upsert(given)
+            way(writer)
+            assert table.get(1)["j"].to_pylist() == [read]
+            assert table.get(2)["j"].to_pylist() == [None]
+        with pytest.raises(mw.InvalidCallError, match=r"'j'.*is not JSON"):
+            writer.update({"j": "'{bad'"})
+
+
+@each("value", [{"a": 1}, [1], True, 1, 1.5])
+def test_a_value_that_is_no_text_is_refused_with_the_way_to_make_one(uri: str, value: Any) -> None:
+    table = mw.create_table(uri, SCHEMA, "id")
+    with table.writer() as writer:
+        for rows in ([{"id": 1, "j": value}], pd.DataFrame({"id": [1], "j": [value]})):
+            with pytest.raises(mw.InvalidCallError, match=r"'j'.*json\.dumps\(value\)"):
+                writer.upsert(rows)
+        with pytest.raises(mw.InvalidCallError, match=r"'j'.*json\.dumps\(value\)"):
+            table.set_default("j", value)
 
 
 @each("text", REFUSED)
