@@ -25,15 +25,19 @@ from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.objects.open import canonical_uri, open_store, refuse_linked_root
 from memwal_sql.storage.objects.options import checked_options
 from memwal_sql.storage.objects.two_phase import TwoPhaseStore
-from memwal_sql.storage.paths import MEM_WAL_FOLDER, RECORD_FOLDER
+from memwal_sql.storage.paths import BASE_FOLDERS, MEM_WAL_FOLDER, RECORD_FOLDER
 from memwal_sql.storage.records.table import read_record
 
 _log = life_log(__name__)
 
+_BASE_FOLDERS = (*BASE_FOLDERS, "_refs", "tree")
+"""What Lance writes, branches too."""
+
 
 def drop_table(uri: Uri, storage_options: Mapping[str, str] | None = None) -> None:
     """Delete a table with all that is in its folder: rows, versions, checkpoints. Rows that its
-    transactions have written to other tables stay.
+    transactions have written to other tables stay. What says that a transaction of the last hour
+    was aborted stays in the folder, and then also files that are not of the table.
 
     The writers that this process has open for it are stopped; close those of other processes
     first, as they would go on writing there. A plain Lance table may be deleted as well.
@@ -52,7 +56,18 @@ def drop_table(uri: Uri, storage_options: Mapping[str, str] | None = None) -> No
         )
     record = read_record(store)  # raises for a table with a commit log that was not given
     stop_writers_at(uri, TableReplacedError(f"{uri} was dropped: its rows are gone"))
-    stay = {} if record is None else _settle(uri, options)
+    stay = frozenset[str]() if record is None else _settle(uri, options)
+    if not stay:
+        _drop_base(uri, options)
+    # Lance deletes all that is in a folder, and what stays may not be gone for a moment.
+    base = _BASE_FOLDERS if stay else ()
+    for folder in (*base, MEM_WAL_FOLDER, RECORD_FOLDER):
+        paths = (meta.path for meta in (*store.list(folder), *store.leftovers(folder)))
+        store.delete_in_bulk([path for path in paths if path not in stay])
+    _log.info("dropped %s", uri)
+
+
+def _drop_base(uri: str, options: dict[str, str] | None) -> None:
     try:
         with lance_panics(BASE_NAME, uri):
             lance.LanceDataset.drop(lance_uri(uri), options)
@@ -62,21 +77,16 @@ def drop_table(uri: Uri, storage_options: Mapping[str, str] | None = None) -> No
         if is_not_found(error):
             raise InvalidCallError(f"{uri} is not a table: nothing is there") from None
         raise store_error(f"{uri} could not be deleted", str(error), str(error)) from error
-    for folder in (MEM_WAL_FOLDER, RECORD_FOLDER):  # Lance deletes only its own
-        store.delete_in_bulk([meta.path for meta in store.list(folder)])
-    for path, data in stay.items():  # on a disk, Lance deletes the whole folder
-        store.put_if_absent(path, data)
-    _log.info("dropped %s", uri)
 
 
-def _settle(uri: str, options: dict[str, str] | None) -> dict[str, bytes]:
-    """The files that stay, by path. A table that can't be opened has nobody to settle with."""
+def _settle(uri: str, options: dict[str, str] | None) -> frozenset[str]:
+    """The paths of the files that stay. A table that can't be opened has nobody to settle with."""
     try:
         table = open_table(uri, storage_options=options)
     except (InvalidCallError, RepairError, UnknownFormatError) as error:
         _log.info("%s is dropped as it is: %s", uri, type(error).__name__)
-        return {}
+        return frozenset()
     with closing(table):
         if not table.context.takes_transactions:
-            return {}
+            return frozenset()
         return settle_and_hand_over(table.context, table.collector.catch_up())

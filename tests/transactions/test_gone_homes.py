@@ -7,11 +7,13 @@ import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import lance
 import pytest
 
 import memwal_sql as mw
@@ -31,6 +33,7 @@ from memwal_sql.write.wal_writer import WalWriter
 from tests.each import each
 from tests.model.process import as_another_process, forget_writers
 from tests.transactions.tables import KEYS, SCHEMA, created, elsewhere, rows
+from tests.write.hooked_store import Call, HookedStore
 
 WEEKS = timedelta(days=30).total_seconds()
 
@@ -332,6 +335,42 @@ def test_a_coordinator_that_slept_through_a_drop_commits_nothing(tmp_path: Path)
     assert elsewhere(pair.b) == {0}
 
 
+def test_a_coordinator_that_wakes_up_within_a_drop_commits_nothing(tmp_path: Path) -> None:
+    """What says that its transaction is aborted is there all the time; and what says that another
+    one is committed is found all the time."""
+    pair = Pair(tmp_path)
+    pair.write(1)
+    pair.end()
+    put, hand_over = AtomicWrite._put_record, drop.settle_and_hand_over
+    drop_base, open_store_ = lance.LanceDataset.drop, drop.open_store
+    verdicts, seen = list[bool](), list[set[int]]()
+
+    def within_drop(write: AtomicWrite, parts: list[Part]) -> TransactionRecord:
+        def after(call: Callable[..., Any], *given: Any) -> Any:
+            result = call(*given)
+            verdicts.append(put(write, parts).committed)
+            seen.append(elsewhere(pair.b))
+            return result
+
+        def hook(operation: str, _: str, call: Call) -> Any:
+            return after(call) if verdicts and operation.startswith("delete") else call()
+
+        with (
+            patch.object(drop, "settle_and_hand_over", partial(after, hand_over)),
+            patch.object(lance.LanceDataset, "drop", partial(after, drop_base)),
+            patch.object(drop, "open_store", lambda *a: HookedStore(open_store_(*a), hook)),
+        ):
+            mw.drop_table(pair.a)
+        return put(write, parts)
+
+    with patch.object(AtomicWrite, "_put_record", within_drop), pytest.raises(MemWalError):
+        pair.write(-1)
+    pair.end()
+    assert len(verdicts) > 2
+    assert not any(verdicts)
+    assert {1} == set().union(*seen) == elsewhere(pair.b)
+
+
 @each("opened_before, key", product([True, False], [0, 100]))
 def test_nobody_writes_a_table_that_is_being_dropped(
     tmp_path: Path, opened_before: bool, key: int
@@ -347,8 +386,8 @@ def test_nobody_writes_a_table_that_is_being_dropped(
 
     def then_written(*given: Any) -> Any:
         stay = hand_over(*given)
-        a, b = handles if opened_before else map(mw.open_table, (pair.a, pair.b))
         try:
+            a, b = handles if opened_before else map(mw.open_table, (pair.a, pair.b))
             with mw.transaction(a, b) as tx:
                 tx.upsert(a, {"id": [key], "v": [1]})
                 tx.upsert(b, rows(1))
@@ -360,7 +399,7 @@ def test_nobody_writes_a_table_that_is_being_dropped(
         mw.drop_table(pair.a)
     (error,) = raised
     assert isinstance(error, mw.TableReplacedError), error
-    assert "is being dropped" in str(error)
+    assert ("is being dropped" in str(error)) is opened_before
     pair.end()
     assert elsewhere(pair.b) == {0}
 

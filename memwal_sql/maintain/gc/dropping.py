@@ -19,14 +19,15 @@ from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.objects.concurrent import map_remote
 from memwal_sql.storage.objects.store_time import store_time
-from memwal_sql.storage.records.table import record_drop
+from memwal_sql.storage.records.table import Records, record_drop
 from memwal_sql.storage.records.transactions import LONGEST_SECONDS, TransactionRecord, Transactions
 
 _log = life_log(__name__)
 
 
-def settle_and_hand_over(context: TableContext, base: BaseTable) -> dict[str, bytes]:
-    """Do so; the records that are to stay, by path. What is damaged is passed over.
+def settle_and_hand_over(context: TableContext, base: BaseTable) -> frozenset[str]:
+    """Do so; the paths of the records that are to stay. What is damaged is passed over. The table's
+    first record is gone then, so that all others go by what was handed over to them.
 
     Raises StoreUnavailableError, and FencedError where others keep claiming the regions.
     """
@@ -41,7 +42,7 @@ def settle_and_hand_over(context: TableContext, base: BaseTable) -> dict[str, by
     now = store_time(context.store) if listed else None
     parts = Parts(context, Survey(), {})
 
-    def hand_over(transaction: str) -> tuple[str, bytes] | None:
+    def hand_over(transaction: str) -> str | None:
         try:
             record = records.read(transaction)
             if record is not None and record.committed:
@@ -55,10 +56,12 @@ def settle_and_hand_over(context: TableContext, base: BaseTable) -> dict[str, by
             return None
         path, put = listed[transaction].path, listed[transaction].modified
         is_young = now is None or put is None or put > now - LONGEST_SECONDS
-        return (path, context.store.get(path)) if record is not None and is_young else None
+        return path if record is not None and is_young else None
 
     stay = map_remote(context.store.remote, hand_over, sorted(listed))
-    return dict(record for record in stay if record is not None)
+    own = Records(context.store, "table")
+    own.delete(own.versions()[:-1])  # the last one keeps refusing claims by open handles
+    return frozenset(path for path in stay if path is not None)
 
 
 def _others(parts: Parts, record: TransactionRecord) -> set[str]:
