@@ -66,6 +66,18 @@ def test_a_copy_by_plain_lance_is_refused_until_it_is_enabled(
     assert mw.open_table(copy).context.incarnation != table.context.incarnation
 
 
+@each("how", COPIES)
+@each("buckets", [4, 8])
+def test_check_takes_no_version_of_the_source_for_one_of_the_copy(
+    how: str, buckets: int, uri: str
+) -> None:
+    table = mw.create_table(uri, SCHEMA, "id", regions=[mw.bucket("id", 4)])
+    merge_rows(table, {"id": list(range(20)), "v": ["x"] * 20})
+    copy = COPIES[how](lance.dataset(uri), f"{uri}-copy")
+    with mw.enable(copy, regions=[mw.bucket("id", buckets)]) as own:
+        assert not own.check().findings
+
+
 def test_a_copy_of_half_a_merge_is_not_enabled(uri: str) -> None:
     table = mw.create_table(uri, SCHEMA, "id")
     flush_rows(table, {"id": [1], "v": ["x"]})

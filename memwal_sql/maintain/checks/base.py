@@ -106,12 +106,7 @@ def _other_index(state: CheckState, where: str) -> list[Finding]:
     before = [
         number
         for number, details in _details(state)
-        if number < base.version
-        and (
-            details.region_specs != base.details.region_specs
-            if own
-            else is_own(base.dataset.schema.metadata, details)
-        )
+        if number < base.version and not (own and details.region_specs == base.details.region_specs)
     ]
     if own and not before:
         return []
@@ -256,10 +251,13 @@ def _checkpoint(
 
 
 def _details(state: CheckState) -> Iterator[tuple[int, IndexDetails]]:
-    """The readable MemWAL indexes of all versions."""
+    """The readable MemWAL indexes of the table's own versions: the history of a clone that was
+    enabled begins with its source's."""
+    metadata = state.base.dataset.schema.metadata
     for number, version in state.versions.items():
-        if isinstance(version, BaseVersion) and version.details is not None:
-            yield number, version.details
+        details = version.details if isinstance(version, BaseVersion) else None
+        if details is not None and is_own(metadata, details):
+            yield number, details
 
 
 def _lost(
