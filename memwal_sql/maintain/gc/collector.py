@@ -199,11 +199,11 @@ class _Collector:
         decided; from now on the store's counts. Asked once."""
         if self._asked:
             return False
-        now, self._asked = now_by_store(self._store, self._now), True
-        is_ahead = self._now - now > _APART
-        if is_ahead:
-            self._now = now
-        return is_ahead
+        machine, self._asked = time.time(), True  # not the collection's, which may be long ago
+        ahead = machine - now_by_store(self._store, machine)
+        if ahead > _APART:
+            self._now -= ahead
+        return ahead > _APART
 
     def make_base_durable(self) -> None:
         """Sync what merges have written, once: Lance leaves it to the system when that reaches the
