@@ -169,12 +169,32 @@ def _remedy(source: pa.DataType, target: pa.DataType) -> str:
 
 
 def _are_read(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether texts of one type, nested ones included, are read as values of the other."""
+    """Whether texts of one type, nested ones included, are read as values of the other, or times
+    as dates."""
     if pa.types.is_dictionary(source):
         return _are_read(source.value_type, target)
     if is_text(source):
         return has_texts(target)
+    if _are_days(source, target):
+        return True
     return any(_are_read(ours.type, theirs.type) for ours, theirs in _pairs(source, target))
+
+
+def _are_days(source: pa.DataType, target: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(source) and source.tz is None and pa.types.is_date(target))
+
+
+def _days(times: pa.Array, field: pa.Field) -> pa.Array:
+    """Times at midnight as dates: pandas has no type of dates."""
+    days = pc.cast(times, pa.date32())
+    back = pc.cast(days, times.type, safe=False)
+    if not back.equals(times):
+        wrong = times.filter(pc.not_equal(back, times))[:1]
+        raise InvalidCallError(
+            f"column {field.name!r} needs {field.type}, and {pc.cast(wrong, pa.string())[0]} has a "
+            "time of day: cast it yourself if that is meant"
+        )
+    return pc.cast(days, field.type)
 
 
 def _pairs(source: pa.DataType, target: pa.DataType) -> list[tuple[pa.Field, pa.Field]]:
@@ -190,7 +210,7 @@ def _pairs(source: pa.DataType, target: pa.DataType) -> list[tuple[pa.Field, pa.
 
 
 def _parts_read(column: Column, field: pa.Field) -> Column:
-    """A column without dictionaries, with the texts read that `_are_read` means."""
+    """A column without dictionaries, with the texts and times read that `_are_read` means."""
     if isinstance(column, pa.ChunkedArray):
         chunks = [_parts_read(chunk, field) for chunk in column.chunks]
         return pa.chunked_array(chunks, None if chunks else column.type)
@@ -198,6 +218,8 @@ def _parts_read(column: Column, field: pa.Field) -> Column:
         return column
     if is_text(column.type):
         return read_texts(column, field)
+    if _are_days(column.type, field.type):
+        return _days(column, field)
     parts, fields = [], []
     for (ours, theirs), part in zip(
         _pairs(column.type, field.type), inner_arrays(column), strict=True

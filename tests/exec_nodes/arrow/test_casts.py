@@ -17,6 +17,7 @@ from exec_nodes.base.errors import InvalidCallError
 from tests.each import each
 
 UTC = datetime.UTC
+DAY = datetime.date(2020, 1, 1)
 NOON = datetime.datetime(2020, 1, 1, 12)
 ODD = NOON.replace(microsecond=5)
 NANO = pd.Timestamp("2020-01-01T00:00:00.000000001")
@@ -63,6 +64,10 @@ ITEM = pa.struct([pa.field("n", pa.int8())])
         (pa.array([NOON], ZONED), SECONDS, "drop its time zone"),
         (pa.array([[NOON]]), pa.list_(ZONED), "column"),
         ([NOON], pa.date32(), "time of day"),
+        (np.array([NOON, NOON], "M8[s]"), pa.date32(), "2020-01-01 12:00:00 has a time of day"),
+        (pd.Series([pd.NaT, ODD]), pa.date64(), "12:00:00.000005.* has a time of day"),
+        (pa.array([{"d": ODD}]), pa.struct([("d", pa.date32())]), "has a time of day"),
+        (pa.array([NOON], ZONED), pa.date32(), "needs date32"),
         ([NOON], pa.date64(), "time of day"),
         ([[1], None, [1.5]], pa.list_(pa.int64()), "1.5"),
         ([np.array([1.5])], pa.list_(pa.int64()), "1.5"),
@@ -110,7 +115,15 @@ def test_a_value_that_would_change_is_named(values: Any, kind: pa.DataType, said
         ([NOON, None], SECONDS, [NOON, None]),
         ([NOON.replace(tzinfo=UTC)], ZONED, [NOON.replace(tzinfo=UTC)]),
         (pd.Series([pd.NaT, pd.Timestamp(NOON)], dtype=object), pa.timestamp("ms"), [None, NOON]),
-        ([datetime.date(2020, 1, 1)], pa.date32(), [datetime.date(2020, 1, 1)]),
+        ([DAY], pa.date32(), [DAY]),
+        *(
+            (np.array([DAY, None], f"M8[{unit}]"), kind, [DAY, None])
+            for unit in ("s", "ms", "us", "ns")
+            for kind in (pa.date32(), pa.date64())
+        ),
+        (pd.Series([pd.Timestamp(DAY), pd.NaT]), pa.date32(), [DAY, None]),
+        (pa.array([[datetime.datetime(2020, 1, 1)]]), pa.list_(pa.date32()), [[DAY]]),
+        (pa.array([], pa.timestamp("us")), pa.date32(), []),
         ([datetime.time(1)], pa.time32("s"), [datetime.time(1)]),
         ([True, None], pa.bool_(), [True, None]),
         ([None, {"n": 1}, {"n": None}], ITEM, [None, {"n": 1}, {"n": None}]),
