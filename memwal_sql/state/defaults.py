@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from exec_nodes.arrow.arrays import type_text
-from exec_nodes.arrow.decimals import read_decimals
+from exec_nodes.arrow.texts import has_texts, read_texts
 from memwal_sql.errors import CorruptFileError, InvalidCallError
 
 DEFAULT_KEY = b"memwal_sql:default"
@@ -26,10 +26,10 @@ def default_of(field: pa.Field) -> pa.Scalar | None:
     if text is None:
         return None
     try:
-        if pa.types.is_decimal(field.type):
-            return read_decimals(pa.array([text.decode()]), field.type)[0]
+        if has_texts(field.type):
+            return read_texts(pa.array([text.decode()]), field)[0]
         return pa.scalar(text.decode()).cast(field.type)
-    except (pa.ArrowException, ValueError) as error:
+    except (pa.ArrowException, InvalidCallError, ValueError) as error:
         shown = repr(text[:_SHOWN])
         raise InvalidCallError(
             f"column {field.name!r}: the default {shown} is not {type_text(field.type)}: {error}"

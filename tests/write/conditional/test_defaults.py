@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -27,6 +27,11 @@ DEFAULTS: list[tuple[pa.DataType, Any, Any]] = [
     (pa.dictionary(pa.int32(), pa.string()), "a", "a"),
     (pa.date32(), date(2026, 1, 31), date(2026, 1, 31)),
     (pa.timestamp("us", "UTC"), datetime(2026, 1, 31, tzinfo=UTC), "2026-01-31 00:00:00+00:00"),
+    (pa.date32(), "2026-01-31", date(2026, 1, 31)),
+    (pa.timestamp("ms"), "2026-01-31T12:30:00", datetime(2026, 1, 31, 12, 30)),
+    *((kind, "12:30", time(12, 30)) for kind in (pa.time32("s"), pa.time32("ms"))),
+    *((kind, "12:30:00", time(12, 30)) for kind in (pa.time64("us"), pa.time64("ns"))),
+    (pa.time64("us"), time(1, 2, 3, 4), time(1, 2, 3, 4)),
     (pa.decimal128(5, 2), "1.5", Decimal("1.50")),
     (pa.float16(), 1.5, 1.5),
 ]
