@@ -17,10 +17,12 @@ from datetime import time
 from decimal import Decimal
 from enum import StrEnum
 from itertools import islice
+from math import isinf
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from exec_nodes.arrow.arrays import is_binary, is_json, is_list
 from exec_nodes.arrow.python_values import exact_values
@@ -222,6 +224,8 @@ def _csv(file: BinaryIO, schema: pa.Schema | None) -> FileRows:
     def typed(column: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
         if column.type == kind:
             return column
+        if pa.types.is_floating(kind):  # Arrow's reader takes spaces around numbers
+            return read_texts(pc.utf8_trim_whitespace(column), pa.field(name, kind))
         if pa.types.is_decimal(kind):
             return read_texts(column, pa.field(name, kind))
         if is_binary(_storage(kind)):
@@ -289,8 +293,21 @@ def _decoded(file: BinaryIO, floats: type) -> Iterator[tuple[int, Any]]:
     start = len(BOM_UTF8) if head.startswith(BOM_UTF8) else 0
     is_array = head[start:].lstrip()[:1] == b"["
     file.seek(start)
-    lines = ((n, decoder.decode(line.decode())) for n, line in enumerate(file, 1) if line.strip())
-    yield from enumerate(decoder.decode(file.read().decode()), 1) if is_array else lines
+    if is_array:
+        yield from enumerate(decoder.decode(file.read().decode()), 1)
+        return
+    for number, line in enumerate(file, 1):
+        if line.strip():
+            yield number, _line(decoder, number, line)
+
+
+def _line(decoder: json.JSONDecoder, number: int, line: bytes) -> Any:
+    try:
+        return decoder.decode(line.decode())
+    except json.JSONDecodeError as error:
+        raise InvalidCallError(f"line {number} column {error.colno}: {error.msg}") from None
+    except (InvalidCallError, ValueError, RecursionError) as error:
+        raise InvalidCallError(f"line {number}: {error}") from None
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -361,8 +378,15 @@ def _array(values: list[Any], kind: pa.DataType, name: str) -> pa.Array:
     if pa.types.is_decimal(kind):
         values = [None if v is None or isinstance(v, bool) else Decimal(v) for v in values]
     elif pa.types.is_floating(kind):
-        values = [float(value) if isinstance(value, Decimal) else value for value in values]
+        values = [_float(value, name) if isinstance(value, Decimal) else value for value in values]
     return exact_values(values, pa.field(name, kind))
+
+
+def _float(value: Decimal, name: str) -> float:
+    number = float(value)
+    if isinf(number):
+        raise InvalidCallError(f"column {name!r}: {value} is not a double: it is too large")
+    return number
 
 
 def _bytes(value: Any) -> bytes:
@@ -371,8 +395,8 @@ def _bytes(value: Any) -> bytes:
 
 
 def _is_read_here(kind: pa.DataType) -> bool:
-    """Whether texts of CSV are not read as a type by Arrow."""
-    return is_binary(kind) or pa.types.is_decimal(kind)
+    """Whether texts of CSV are not read as a type by Arrow, or become infinite."""
+    return is_binary(kind) or pa.types.is_decimal(kind) or pa.types.is_floating(kind)
 
 
 def _check_all(values: Iterable[Any], form: type, kind: pa.DataType, name: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import random
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,29 @@ def strictly(text: str) -> list[list[str]] | None:
 def plain(rows: list[list[Any]] | None) -> list[list[str]] | None:
     """Rows without the difference of null and the empty text, which Python's reader lacks."""
     return None if rows is None else [[value or "" for value in row] for row in rows]
+
+
+# The text of a float, and what is read; None if it is refused.
+FLOATS = {
+    "1e400": None,
+    "-1e400": None,
+    "x": None,
+    "1e308": 1e308,
+    " 1.5 ": 1.5,
+    "inf": math.inf,
+    "-inf": -math.inf,
+    "1e-400": 0.0,
+    '"2"': 2.0,
+}
+
+
+@each("text", FLOATS)
+def test_a_float_is_infinite_only_by_name(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(f"id,f\n1,{text}\n2,\n")
+    expected = FLOATS[text]
+    rows = read(path, pa.schema({"id": pa.int64(), "f": pa.float64()}))
+    assert rows == (None if expected is None else [[1, expected], [2, None]])
 
 
 def test_a_file_that_was_cut_anywhere_is_read_right_or_refused(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ SCHEMA = pa.schema(
     [
         pa.field("id", pa.int64(), False),
         *(("d", pa.date32()), ("b", pa.binary()), ("t", pa.time64("us")), ("s", pa.string())),
+        pa.field("f", pa.float64()),
     ]
 )
 
@@ -42,6 +43,12 @@ REFUSED = {
     '{"id": 1, "b": "xyz"}': "column 'b' takes texts of hex digits",
     '{"id": 1, "b": 5}': "column 'b' takes texts of hex digits",
     '{"id": 1, "t": "noon"}': "column 't' takes texts of a time of ISO 8601",
+    '{"id": 1, "f": 1e400}': "column 'f': 1E\\+400 is not a double: it is too large",
+    '{"id": 1, "f": -1e400}': "column 'f': -1E\\+400 is not a double: it is too large",
+    '{"id": 1}\n\n{"id": 2': "line 3 column 9: ",
+    '{"id": 1}\n{"id": 2, "id": 3}': "line 2: an object has a name twice",
+    '{"id": 1}\n"\udcff"': "line 2: .* can't decode byte 0xff",
+    '[{"id": 1},\n{"id": 2]': ": line 2 column 9",
     '{"id": 1, "s": "a"}\n{"id": 2}': "row 2 lacks the columns",
     '{"id": 1}\n{"id": 2, "s": "a", "x": 1}': "row 2 has the columns|row 1 lacks the columns",
     '{"id": 1, "d": "' + "x" * 5_000_000 + '"}': "x{20}",
@@ -54,7 +61,7 @@ def test_what_is_refused_names_the_value_and_the_remedy(
 ) -> None:
     table = mw.create_table(uri, SCHEMA, "id")
     path = tmp_path / "x.jsonl"
-    path.write_text(text)
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
     with (
         table.writer() as writer,
         pytest.raises(mw.InvalidCallError, match=REFUSED[text]) as caught,
