@@ -21,7 +21,7 @@ from memwal_sql.state.memtable import memtable_schema
 from memwal_sql.write.conditional.resolve import ReadChanges, RowChanges
 from memwal_sql.write.coordinator import Description
 from memwal_sql.write.ingest.conditional_changes import conditional_changes
-from memwal_sql.write.ingest.debezium import BinaryText
+from memwal_sql.write.ingest.debezium import BinaryText, DecimalText, TextForms
 from memwal_sql.write.ingest.files import named_file
 from memwal_sql.write.ingest.missing import ERROR, KEEP, MissingInUpsert
 from memwal_sql.write.ingest.normalise import Rows
@@ -234,6 +234,7 @@ class TableWriter(WriterLifecycle):
         when: str | None = None,
         atomic: bool = False,
         binary: BinaryText | None = None,
+        decimal: DecimalText | None = None,
     ) -> WriteResult:
         """Write a stream of changes in order: rows with a column `op` that gives the kind of each.
 
@@ -255,6 +256,9 @@ class TableWriter(WriterLifecycle):
             binary: how texts in binary columns encode bytes, in dicts and files of JSON: `base64`
                 and `base64-url-safe`, which Debezium sends, or `hex`. In an envelope such a text is
                 refused without it.
+            decimal: the same for texts in decimal columns, as `decimal.handling.mode` of Debezium:
+                `precise` for base64 of the digits, in units of the column's last place, or `string`
+                for texts such as `12.50`.
 
         Raises as `upsert` does.
 
@@ -271,14 +275,15 @@ class TableWriter(WriterLifecycle):
             [2, 5]
         """
         self._check_open()
+        forms = TextForms(binary, decimal)
         if when is not None:
             expressions = self._resolver.expressions(when, {})
             with named_file(changes):
-                batch = conditional_changes(self._normaliser, self._schema, changes, op, binary)
+                batch = conditional_changes(self._normaliser, self._schema, changes, op, forms)
             return self._statements.over_keys(*self._resolver.upsert(batch, expressions))
         with named_file(changes):
             normaliser, rows = self._normaliser.opened_changes(changes)
-            normalise = partial(normaliser.changes, op=op, binary=binary)
+            normalise = partial(normaliser.changes, op=op, forms=forms)
             if isinstance(rows, pa.Table | RowStream):
                 return self._write(rows, normalise, normaliser.row_bytes, atomic=atomic)
             if isinstance(rows, Iterator):

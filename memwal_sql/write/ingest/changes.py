@@ -13,7 +13,7 @@ from exec_nodes.arrow.input_rows import FORMS, input_rows
 from exec_nodes.base.brief import names_text
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.write.ingest.change_codes import CODES, UNKNOWN, kind_of
-from memwal_sql.write.ingest.debezium import NO_ROWS, BinaryText, Messages
+from memwal_sql.write.ingest.debezium import NO_FORMS, NO_ROWS, Messages, TextForms
 
 # Column with the operation -> further columns of such a stream, besides those of the rows.
 _OPERATION_FIELDS: Mapping[str, frozenset[str]] = {
@@ -32,12 +32,12 @@ class Changes:
         op: str,
         schema: pa.Schema,
         primary_key: Sequence[str],
-        binary: BinaryText | None = None,
+        forms: TextForms = NO_FORMS,
     ) -> None:
         """Columns of this project's feed and of Delta's that `schema` has not are left out.
-        `binary` says how texts encode bytes, see `Messages`. Raises InvalidCallError for rows
-        without `op`, and for an unknown code in it."""
-        messages = Messages(schema, primary_key, op, binary)
+        `forms` says how texts are read. Raises InvalidCallError for rows without `op`, and for an
+        unknown code in it."""
+        messages = Messages(schema, primary_key, op, forms)
         if isinstance(data, Sequence) and not isinstance(data, str | bytes):
             data = messages.rows(data)
         rows = input_rows(data)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from exec_nodes.arrow.large_columns import concatenated
 from memwal_sql.state.memtable import memtable_schema
 from memwal_sql.write.ingest.change_codes import DELETE, UPSERT
-from memwal_sql.write.ingest.debezium import BinaryText
+from memwal_sql.write.ingest.debezium import NO_FORMS, TextForms
 from memwal_sql.write.ingest.missing import NULL
 from memwal_sql.write.ingest.normalise import Normaliser
 
@@ -22,13 +22,13 @@ def conditional_changes(
     schema: pa.Schema,
     data: Any,
     op: str,
-    binary: BinaryText | None = None,
+    forms: TextForms = NO_FORMS,
 ) -> pa.RecordBatch:
     """The changes of `data` in order, in the MemTables' columns: deletes have the values that they
     carry, and null in other columns. Raises InvalidCallError."""
     normaliser, rows = normaliser.opened_changes(data)
     rows = list(chain.from_iterable(rows)) if isinstance(rows, Iterator) else rows
-    changes = normaliser.changes_of(rows, op, binary)
+    changes = normaliser.changes_of(rows, op, forms)
     places = [changes.places(kind) for kind in (UPSERT, DELETE)]
     target = memtable_schema(schema)
     parts: list[list[pa.Array]] = []

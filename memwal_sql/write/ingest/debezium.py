@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64decode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -14,6 +16,7 @@ from memwal_sql.errors import InvalidCallError
 from memwal_sql.write.ingest.change_codes import DELETE, UNKNOWN, UPSERT, kind_of
 
 BinaryText = Literal["base64", "base64-url-safe", "hex"]
+DecimalText = Literal["precise", "string"]
 
 # Fields around a message and within it.
 _WRAPPER = frozenset({"schema", "payload"})
@@ -35,7 +38,32 @@ _DECODERS: Mapping[str, Callable[[str], bytes]] = {
     "base64-url-safe": lambda text: b64decode(text, b"-_", validate=True),
     "hex": bytes.fromhex,
 }
+_DECIMALS = ("precise", "string")
 _SHOWN = 40
+
+
+@dataclass(frozen=True, slots=True)
+class TextForms:
+    """How texts of messages are read in columns of other types; None: not at all.
+
+    Attributes:
+        binary: how they encode bytes.
+        decimal: whether they are a decimal's digits, or the base64 of a whole number in units of
+            the column's last place; Debezium's names of its modes.
+    """
+
+    binary: BinaryText | None = None
+    decimal: DecimalText | None = None
+
+    def check(self) -> None:
+        """Raise InvalidCallError for a form that is none."""
+        choices = {"binary": (self.binary, _DECODERS), "decimal": (self.decimal, _DECIMALS)}
+        for name, (form, forms) in choices.items():
+            if form is not None and form not in forms:
+                raise InvalidCallError(f"{name}={form!r} must be one of {list(forms)}, or None")
+
+
+NO_FORMS = TextForms()
 
 
 class Messages:
@@ -43,16 +71,16 @@ class Messages:
     `op`, with or without a `payload` around them."""
 
     def __init__(
-        self, schema: pa.Schema, primary_key: Sequence[str], op: str, binary: BinaryText | None
+        self, schema: pa.Schema, primary_key: Sequence[str], op: str, forms: TextForms
     ) -> None:
-        """`binary` says how texts in binary columns encode bytes. Raises InvalidCallError."""
-        if binary is not None and binary not in _DECODERS:
-            raise InvalidCallError(f"binary={binary!r} must be one of {list(_DECODERS)}, or None")
+        """Raises InvalidCallError for forms that are none."""
+        forms.check()
         self._columns = frozenset(schema.names)
         self._primary_key = tuple(primary_key)
         self._op = op
-        self._binary = binary
+        self._forms = forms
         self._binary_columns = [field.name for field in schema if is_binary(field.type)]
+        self._scales = {f.name: f.type.scale for f in schema if pa.types.is_decimal(f.type)}
 
     def rows(self, messages: Sequence[Any]) -> list[Any]:
         """The rows of messages in order, with their `op`: for an update of the key, a delete of the
@@ -113,10 +141,12 @@ class Messages:
 
     def _row(self, place: int, row: Mapping[str, Any], *, enveloped: bool) -> Mapping[str, Any]:
         word = row.get(self._op)
-        if self._binary or enveloped:
-            texts = {n: v for n in self._binary_columns if isinstance(v := row.get(n), str)}
-            if texts:
-                row = {**row, **{n: self._bytes(place, n, text) for n, text in texts.items()}}
+        if self._forms.binary or enveloped:
+            texts = _texts(row, self._binary_columns)
+            row = {**row, **{n: self._bytes(place, n, text) for n, text in texts.items()}}
+        if self._forms.decimal or enveloped:
+            texts = _texts(row, self._scales)
+            row = {**row, **{n: self._decimal(place, n, text) for n, text in texts.items()}}
         if isinstance(word, str) and word in _WRITES:
             name = next((name for name, value in row.items() if _is_unavailable(value)), None)
             if name is not None:
@@ -127,19 +157,44 @@ class Messages:
         return row
 
     def _bytes(self, place: int, name: str, text: str) -> bytes:
-        shown = repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
-        if self._binary is None:
+        if self._forms.binary is None:
             raise InvalidCallError(
-                f"message {place} has the text {shown} in the binary column {name!r}: say how it "
-                'is encoded, as binary="base64", which is Debezium\'s default, or "hex"'
+                f"message {place} has the text {_short(text)} in the binary column {name!r}: say "
+                'how it is encoded, as binary="base64", which is Debezium\'s default, or "hex"'
             )
         try:
-            return _DECODERS[self._binary](text)
+            return _DECODERS[self._forms.binary](text)
         except (binascii.Error, ValueError) as error:
             raise InvalidCallError(
-                f"message {place} has {shown} in the binary column {name!r}, which is not "
-                f"{self._binary}: {error}"
+                f"message {place} has {_short(text)} in the binary column {name!r}, which is not "
+                f"{self._forms.binary}: {error}"
             ) from None
+
+    def _decimal(self, place: int, name: str, text: str) -> str | Decimal:
+        if self._forms.decimal == "string" or text == _UNAVAILABLE:
+            return text
+        if self._forms.decimal is None:
+            raise InvalidCallError(
+                f"message {place} has the text {_short(text)} in the decimal column {name!r}: say "
+                'how to read it, as decimal="precise", which is Debezium\'s default, or "string", '
+                "as decimal.handling.mode of the connector says"
+            )
+        try:
+            digits = int.from_bytes(_DECODERS["base64"](text), "big", signed=True)
+        except (binascii.Error, ValueError) as error:
+            raise InvalidCallError(
+                f"message {place} has {_short(text)} in the decimal column {name!r}, which is not "
+                f'base64: {error}; give decimal="string" for texts of digits'
+            ) from None
+        return Decimal(f"{digits}E{-self._scales[name]}")
+
+
+def _texts(row: Mapping[str, Any], names: Iterable[str]) -> dict[str, str]:
+    return {name: value for name in names if isinstance(value := row.get(name), str)}
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
 
 
 def _is_unavailable(value: Any) -> bool:

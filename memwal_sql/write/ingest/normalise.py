@@ -30,7 +30,7 @@ from memwal_sql.state.defaults import stored_defaults
 from memwal_sql.state.memtable import memtable_schema
 from memwal_sql.write.ingest.change_codes import DELETE, UPSERT
 from memwal_sql.write.ingest.changes import Changes
-from memwal_sql.write.ingest.debezium import BinaryText
+from memwal_sql.write.ingest.debezium import NO_FORMS, TextForms
 from memwal_sql.write.ingest.files import is_json_file, json_array, json_lists, opened_file
 from memwal_sql.write.ingest.json_texts import stored_json
 from memwal_sql.write.ingest.missing import (
@@ -139,10 +139,10 @@ class Normaliser:
             arrays.append(array)
         return pa.RecordBatch.from_arrays(arrays, names=names)
 
-    def changes(self, data: Any, op: str, binary: BinaryText | None = None) -> pa.RecordBatch:
+    def changes(self, data: Any, op: str, forms: TextForms = NO_FORMS) -> pa.RecordBatch:
         """Upserts, as `upserts` takes them, and tombstones in the order of the rows, which have a
         column `op`; see `memwal_sql.write.ingest.changes`. Only the key of deletes is read."""
-        changes = self.changes_of(data, op, binary)
+        changes = self.changes_of(data, op, forms)
         places = [changes.places(kind) for kind in (UPSERT, DELETE)]
         batches = [pa.RecordBatch.from_pylist([], self._target)]
         if len(places[0]):
@@ -152,9 +152,9 @@ class Normaliser:
         order = np.argsort(np.concatenate(places), kind="stable")
         return concatenated(batches).take(pa.array(order))
 
-    def changes_of(self, data: Any, op: str, binary: BinaryText | None) -> Changes:
+    def changes_of(self, data: Any, op: str, forms: TextForms) -> Changes:
         """The rows of a stream of changes. Raises InvalidCallError."""
-        return Changes(data, op, self._schema, self._primary_key, binary)
+        return Changes(data, op, self._schema, self._primary_key, forms)
 
     def _columns(self, table: pa.Table, missing: str) -> list[pa.Array]:
         fits = table.schema.equals(self._schema)

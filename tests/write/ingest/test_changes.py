@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
+from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any
 
@@ -218,3 +219,50 @@ def test_texts_of_bytes_are_read_as_the_call_says(uri: str, tmp_path: Path, form
             apply(writer, tmp_path, [message], form, binary="base64")
         with pytest.raises(mw.InvalidCallError, match="binary='utf8'"):
             apply(writer, tmp_path, [envelope("d", of_full(1))], form, binary="utf8")
+
+
+def unscaled(value: str, scale: int) -> str:
+    """A decimal as Debezium's mode `precise` has it."""
+    digits = int(Decimal(value).scaleb(scale, Context(prec=80)))
+    return b64encode(digits.to_bytes(digits.bit_length() // 8 + 1, "big", signed=True)).decode()
+
+
+DECIMALS = [
+    (pa.decimal128(10, 2), "-26588.24"),  # "1234"
+    (pa.decimal128(10, 2), "12.50"),
+    (pa.decimal128(20, 0), "-12345678901234567890"),
+    (pa.decimal128(38, 30), "12345678.123456789012345678901234567890"),
+    (pa.decimal256(76, 38), "-1." + "7" * 38),
+    (pa.decimal128(5, -2), "-100"),
+    (pa.decimal128(5, 2), "0.00"),
+]
+
+
+@each("form", FORMS)
+def test_texts_of_decimals_are_read_as_the_call_says(uri: str, tmp_path: Path, form: str) -> None:
+    assert unscaled("-26588.24", 2) == "1234"
+    kinds = [pa.field(f"d{n}", kind) for n, (kind, _) in enumerate(DECIMALS)]
+    table = mw.create_table(uri, pa.schema([pa.field("id", pa.int64(), False), *kinds]), "id")
+    texts = {f"d{n}": text for n, (_, text) in enumerate(DECIMALS)}
+    encoded = {f"d{n}": unscaled(text, kind.scale) for n, (kind, text) in enumerate(DECIMALS)}
+    expected = {"id": 1, **{name: Decimal(text) for name, text in texts.items()}}
+    given = {"precise": encoded, "string": texts}
+    with table.writer() as writer:
+        for mode, values in given.items():
+            row = {"id": 1, **values}
+            message = envelope("c", after=row)
+            with pytest.raises(mw.InvalidCallError, match=r"'d0'.*decimal=.precise.*handling.mode"):
+                apply(writer, tmp_path, [message], form)
+            apply(writer, tmp_path, [message], form, decimal=mode)
+            assert table.get(1).to_pylist() == [expected]
+            apply(writer, tmp_path, [envelope("d", before=row)], form, decimal=mode)
+            assert table.count_rows() == 0
+            writer.apply([{"_op": "u", **row}], decimal=mode)
+            assert table.get(1).to_pylist() == [expected]
+        row = {"id": 1, **texts}
+        with pytest.raises(mw.InvalidCallError, match=r"'d0'.* not base64.*decimal=.string"):
+            apply(writer, tmp_path, [envelope("c", after=row)], form, decimal="precise")
+        with pytest.raises(mw.InvalidCallError, match="decimal='double'"):
+            apply(writer, tmp_path, [envelope("c", after=row)], form, decimal="double")
+        writer.apply([{"_op": "u", **row}])  # no envelope
+        assert table.get(1).to_pylist() == [expected]
