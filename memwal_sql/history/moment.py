@@ -159,7 +159,8 @@ class _RecordTimes:
         self._listed: dict[str, Mapping[str, ObjectMeta]] = {}
 
     def has_decided(self, wal: Wal, entry: WalEntry, moment: Moment) -> bool:
-        """Whether the verdict over an intent was there at a moment. Where the record is gone and
+        """Whether the verdict over an intent was there at a moment. A record that home has handed
+        over says itself when it was put, by the clock of who put it. Where the record is gone and
         the verdict is known by other files, it was."""
         intent = entry.intent
         if intent is None or wal.verdict(entry) is None:
@@ -168,8 +169,11 @@ class _RecordTimes:
         if intent.id not in listed:
             listed = Transactions(self._context.home(home)).listed()
             self._listed[home] = listed
-        record = listed.get(intent.id)
-        return record is None or _modified(record) <= moment.seconds
+        if intent.id in listed:
+            return _modified(listed[intent.id]) <= moment.seconds
+        handed = Transactions(self._context.store)
+        record = handed.read_handed(intent.id, intent.incarnation)
+        return record is None or record.time.timestamp() <= moment.seconds
 
 
 def _past(

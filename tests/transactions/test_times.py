@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -18,6 +19,7 @@ from memwal_sql.errors import MemWalError
 from memwal_sql.history import moment
 from memwal_sql.storage.base.versions import BaseVersion, read_base_version
 from memwal_sql.storage.objects.protocol import ObjectStore
+from memwal_sql.storage.records.transactions import Transactions
 from tests.each import each
 from tests.model.opened import opened_over
 from tests.model.process import ProcessKilledError, as_another_process, forget_writers
@@ -143,6 +145,27 @@ def test_a_restore_to_a_time_is_whole(fast_folder: Path, dies: bool) -> None:
     assert clock.now() == ({1}, {3})
     for table in clock.tables:
         table.close()
+
+
+@each("writes_on", [False, True])
+def test_every_time_reads_the_same_once_home_is_dropped(fast_folder: Path, writes_on: bool) -> None:
+    """The record that was handed over has the time of the one that it was."""
+    clock = Clock(fast_folder / str(writes_on))
+
+    def now() -> datetime:
+        return datetime.fromtimestamp(START + len(clock.seen) * STEP, UTC)
+
+    with patch.object(Transactions.__init__, "__defaults__", (now,)):
+        transfer(clock, 1)
+    if writes_on:
+        with clock.tables[1].writer() as writer:
+            writer.upsert(rows(2))
+    before = [seen[1] for seen in clock.seen]
+    for table in clock.tables:
+        table.close()
+    mw.drop_table(clock.uris[0])
+    for step, seen in enumerate(before):
+        assert values(mw.open_table(clock.uris[1], timestamp=clock.at(step))) == seen, step
 
 
 def test_the_past_of_a_table_whose_home_is_gone_is_read(clock: Clock) -> None:
