@@ -89,4 +89,4 @@ def _settle(uri: str, options: dict[str, str] | None) -> frozenset[str]:
     with closing(table):
         if not table.context.takes_transactions:
             return frozenset()
-        return settle_and_hand_over(table.context, table.collector.catch_up())
+        return settle_and_hand_over(table.context)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from uuid import UUID
 
@@ -19,19 +18,14 @@ from memwal_sql.write.claim import claim
 from planner.regions.values import region_name
 
 
-def claim_all(
-    context: TableContext, base: BaseTable, check: Callable[[], None] | None = None
-) -> None:
-    """Claim the regions that exist. Raises as `claim` does; `check` is that of `claim`, by default
-    that the table may be written."""
+def claim_all(context: TableContext, base: BaseTable) -> None:
+    """Claim the regions that exist. Raises as `claim` does."""
     folders = map(region_of, context.store.list_folders(MEM_WAL_FOLDER))
     regions = [region for region in folders if region is not None]
-    map_remote(context.store.remote, partial(_claim, context, base, check), regions)
+    map_remote(context.store.remote, partial(_claim, context, base), regions)
 
 
-def _claim(
-    context: TableContext, base: BaseTable, check: Callable[[], None] | None, region: UUID
-) -> None:
+def _claim(context: TableContext, base: BaseTable, region: UUID) -> None:
     """Fence the region's writer. A writer of today claims it again in its next turn."""
     manifests = RegionManifests(context.store, region)
     wal = context.wal(region, base.stored)
@@ -39,7 +33,7 @@ def _claim(
 
     def attempt() -> None:
         try:
-            won = claim(manifests, wal, make, check or context.check_writes)
+            won = claim(manifests, wal, make, context.check_writes)
         except (NotFoundError, RegionSealedError):
             return  # it has no manifest, or takes no writers
         note_claim(context.identity, region, won.claim.epoch)

@@ -159,6 +159,26 @@ def claim_new(
     return newest
 
 
+def fence_out(manifests: RegionManifests, wal: Wal) -> None:
+    """Keep the region's writer from appending for good, and decide over its intents that are
+    undecided: for who has made sure that nobody claims the region after that.
+
+    Nothing is replayed: only intents and fences may stand behind an intent that is undecided
+    (protocol rule T6). Raises CorruptFileError where the log is damaged, and FencedError for a
+    claim by native code meanwhile.
+    """
+    manifest = manifests.latest()
+    free, _ = _first_free(wal, manifest)
+    epoch = manifest.writer_epoch + 1
+    fence = _put_fence(wal, manifest.region_id, epoch, free)
+    for position in range(fence - 1, manifest.replay_after_wal_entry_position, -1):
+        with suppress(TornEntryError):
+            entry = wal.read(position)
+            if entry is None or (entry.intent is None and not entry.is_fence):
+                return
+            wal.settle(entry, epoch)
+
+
 def _claimed(
     manifest: RegionManifest,
     memtables: Sequence[ReplayedMemTable],

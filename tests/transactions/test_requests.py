@@ -12,10 +12,12 @@ from functools import partial
 from pathlib import Path
 from threading import Barrier
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 import memwal_sql as mw
+from memwal_sql import create, drop
 from memwal_sql.errors import ConflictError, FencedError, MemWalError
 from tests.each import each
 from tests.model.opened import Remote, opened_over
@@ -26,6 +28,9 @@ from tests.write.hooked_store import Call, HookedStore
 N = 4
 """The regions of each table."""
 LONGEST_SECONDS = 20
+
+REQUESTS_OF_A_DROP = 7
+"""By region: its manifest and its log are looked at, its last entry is read, and a fence is put."""
 
 Requests = Counter[str]
 _KINDS = {
@@ -355,3 +360,26 @@ def test_requests_of_history(client: Client) -> None:
         client.writer.upsert(rows(1), atomic=True)
     requests = client.requests(lambda: mw.history(client.table), "GET transactions", 3)
     assert requests == Counter({"LIST transactions": 1, "GET transactions": 3})
+
+
+def test_a_drop_replays_no_log(tmp_path: Path) -> None:
+    """However many entries there are: only intents may stand behind one that is undecided."""
+    counts, open_store = list[int](), drop.open_store
+    for regions in (1, 8):
+        uri, calls = created(str(tmp_path / f"{regions}"), f"bucket(id, {regions})"), list[str]()
+        with mw.open_table(uri).writer() as writer:
+            for value in range(5):
+                writer.upsert(rows(value))
+        forget_writers(uri)
+
+        def note(operation: str, _: str, call: Call, calls: list[str] = calls) -> Any:
+            calls.append(operation)
+            return call()
+
+        with (
+            patch.object(drop, "open_store", lambda *a: HookedStore(open_store(*a), note)),
+            patch.object(create, "open_store", lambda *a: HookedStore(open_store(*a), note)),
+        ):
+            mw.drop_table(uri)
+        counts.append(len(calls))
+    assert counts[1] - counts[0] <= 7 * REQUESTS_OF_A_DROP, counts

@@ -2,41 +2,46 @@
 shares with them (protocol rule V5).
 
 A record says first that the table is being dropped, so that nobody claims a region for writing any
-more. Then its regions are claimed, which settles what is undecided, and keeps coordinators that are
-under way from committing: each has an intent in its home. Records *committed* are handed over to
-the other tables of the transaction. Records *aborted* stay for as long as a coordinator may still
-put one of its own.
+more. Then its regions get fences, and what is undecided there is decided, which keeps coordinators
+that are under way from committing: each has an intent in its home. Records *committed* are handed
+over to the other tables of the transaction. Records *aborted* stay for as long as a coordinator may
+still put one of its own.
 """
 
 from __future__ import annotations
 
-from memwal_sql.errors import RepairError
+from contextlib import suppress
+from functools import partial
+from uuid import UUID
+
+from memwal_sql.errors import FencedError, NotFoundError, RepairError
 from memwal_sql.life_log import life_log
-from memwal_sql.maintain.claim_all import claim_all
 from memwal_sql.maintain.gc.listing import Survey
 from memwal_sql.maintain.gc.parts import Parts, PartState
-from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.objects.concurrent import map_remote
 from memwal_sql.storage.objects.store_time import store_time
+from memwal_sql.storage.paths import MEM_WAL_FOLDER, region_of
 from memwal_sql.storage.records.table import Records, record_drop
 from memwal_sql.storage.records.transactions import LONGEST_SECONDS, TransactionRecord, Transactions
+from memwal_sql.storage.region.versions import RegionManifests
+from memwal_sql.storage.retries import with_retries
+from memwal_sql.write.claim import fence_out
 
 _log = life_log(__name__)
 
 
-def settle_and_hand_over(context: TableContext, base: BaseTable) -> frozenset[str]:
+def settle_and_hand_over(context: TableContext) -> frozenset[str]:
     """Do so; the paths of the records that are to stay. What is damaged is passed over. The table's
     first record is gone then, so that all others go by what was handed over to them.
 
-    Raises StoreUnavailableError, and FencedError where others keep claiming the regions.
+    Raises StoreUnavailableError.
     """
     if context.record is not None:
         record_drop(context.store, context.record)
-    try:
-        claim_all(context, base, context.check_reads)
-    except RepairError as error:
-        _log.warning("%s is dropped as it is: %s", context.uri, type(error).__name__)
+    folders = map(region_of, context.store.list_folders(MEM_WAL_FOLDER))
+    regions = [region for region in folders if region is not None]
+    map_remote(context.store.remote, partial(_fence_out, context), regions)
     records = Transactions(context.store)
     listed = records.listed()
     now = store_time(context.store) if listed else None
@@ -62,6 +67,17 @@ def settle_and_hand_over(context: TableContext, base: BaseTable) -> frozenset[st
     own = Records(context.store, "table")
     own.delete(own.versions()[:-1])  # the last one keeps refusing claims by open handles
     return frozenset(path for path in stay if path is not None)
+
+
+def _fence_out(context: TableContext, region: UUID) -> None:
+    manifests, wal = RegionManifests(context.store, region), context.wal(region)
+    try:
+        with suppress(NotFoundError):  # it has no manifest
+            with_retries(
+                lambda: fence_out(manifests, wal), f"fencing region {region}", on=FencedError
+            )
+    except RepairError as error:
+        _log.warning("region %s is dropped as it is: %s", region, type(error).__name__)
 
 
 def _others(parts: Parts, record: TransactionRecord) -> set[str]:
