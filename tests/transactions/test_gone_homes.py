@@ -423,15 +423,24 @@ def test_a_drop_that_failed_is_done_again(tmp_path: Path) -> None:
 def test_a_table_that_was_only_read_has_no_record(tmp_path: Path, given: str | None) -> None:
     """The drop of it would find no intent there, so it would keep nobody from committing."""
     pair = Pair(tmp_path)
-    put = AtomicWrite._put_record
+    put, hand_over = AtomicWrite._put_record, drop.settle_and_hand_over
 
-    def after_drop(write: AtomicWrite, parts: list[Part]) -> TransactionRecord:
-        with as_another_process():
+    def within_drop(write: AtomicWrite, parts: list[Part]) -> TransactionRecord:
+        def settled(*given: Any) -> Any:
+            stay = hand_over(*given)
+            record.append(put(write, parts))
+            return stay
+
+        record = list[TransactionRecord]()
+        with as_another_process(), patch.object(drop, "settle_and_hand_over", settled):
             mw.drop_table(pair.a)
-        return put(write, parts)
+        return record[0]
 
     a, b = mw.open_table(pair.a), mw.open_table(pair.b)
-    with patch.object(AtomicWrite, "_put_record", after_drop), mw.transaction(a, b, id=given) as tx:
+    with (
+        patch.object(AtomicWrite, "_put_record", within_drop),
+        mw.transaction(a, b, id=given) as tx,
+    ):
         assert tx.sql("SELECT max(v) AS v FROM a").to_pydict() == {"v": [0]}
         tx.upsert(b, rows(1))
     assert tx.result is not None
