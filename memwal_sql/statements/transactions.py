@@ -12,7 +12,7 @@ import pyarrow as pa
 from memwal_native.syntax import SqlParser, Transaction
 from memwal_sql.session.table_functions import search_functions
 from memwal_sql.statements.queries.parsed import Statement
-from memwal_sql.transaction.handle import OpenTransaction
+from memwal_sql.transaction.handle import READ_ONLY, OpenTransaction
 
 _NOT_INSIDE = frozenset(("CREATE", "ALTER", "DROP", "CALL"))
 
@@ -52,7 +52,7 @@ def run_transaction_word(
         transaction.rollback()
         return pa.table({})
     if transaction.reads_only:
-        transaction.rollback()  # what ctx.sql has inserted
+        transaction.rollback()  # it has one state, so that nothing is to be looked at again
         return pa.table({"id": pa.nulls(1, pa.string()), "count": pa.array([0], pa.uint64())})
     result = transaction.commit()
     return pa.table(
@@ -91,8 +91,7 @@ def check_inside(
     if is_change or word in _NOT_INSIDE:
         search_functions(ctx).slot.check_begun()
     if is_change and transaction is not None and transaction.reads_only:
-        message = "the transaction began with READ ONLY: ROLLBACK, and BEGIN another one"
-        raise statement.unsupported(message, statement.sql.part.start)
+        raise statement.unsupported(READ_ONLY, statement.sql.part.start)
     if word in _NOT_INSIDE and transaction is not None:
         message = f"{word} can't be part of a transaction: COMMIT or ROLLBACK first"
         raise statement.unsupported(message, statement.sql.part.start)

@@ -11,7 +11,7 @@ from typing import NoReturn, Self
 from uuid import UUID
 
 from exec_nodes.base.ticker import Ticks
-from memwal_sql.errors import ConflictError, InvalidCallError, MemWalError
+from memwal_sql.errors import ConflictError, InvalidCallError, MemWalError, UnsupportedError
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.objects.concurrent import map_remote, seconds
 from memwal_sql.storage.records.transactions import (
@@ -29,6 +29,8 @@ from memwal_sql.transaction.traces import is_known, traced
 from memwal_sql.write.coordinator import Description, takes_none
 from memwal_sql.write.statement import SERIALIZABLE, SNAPSHOT, Isolation, check_isolation
 
+READ_ONLY = "the transaction began with READ ONLY: ROLLBACK, and BEGIN another one"
+_IS_OVER = "the transaction is over: begin another one"
 _GIVEN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -56,8 +58,7 @@ class OpenTransaction:
             record of a given id says so.
         result: what was written, once it is committed.
         isolation: its isolation level.
-        reads_only: whether statements of the session that change rows are refused, and nothing is
-            written at the end.
+        reads_only: whether changes are refused in the tables that join from now on.
     """
 
     def __init__(
@@ -125,7 +126,10 @@ class OpenTransaction:
                     return joined.inside
             self._check_open()
             self._joined += self._join([table])
-            return self._joined[-1].inside
+            inside = self._joined[-1].inside
+            if self.reads_only:
+                inside.scope.close(UnsupportedError(READ_ONLY))
+            return inside
 
     def note(self, statement: str) -> None:
         """Keep the text of a statement, as `memwal_sql.history` shows them if no operation was
@@ -242,7 +246,7 @@ class OpenTransaction:
         rows = sum(part.upserts + part.deletes for part in record.parts)
         self.committed, self._over = True, True
         for joined in self._joined:
-            joined.inside.scope.close()
+            joined.inside.scope.close(InvalidCallError(_IS_OVER))
             joined.cuts.clear()
         if self._ticks is not None:
             self._ticks.stop()
@@ -254,7 +258,7 @@ class OpenTransaction:
             given = "" if self._id is None else f" {self._id}, which tx.committed tells"
             raise InvalidCallError(f"the transaction{given} is committed: begin another one")
         if self._over and not self._expired:
-            raise InvalidCallError("the transaction is over: begin another one")
+            raise InvalidCallError(_IS_OVER)
         if self._clock() > self._deadline:
             self._expired = True
             self._end(self._timeout())

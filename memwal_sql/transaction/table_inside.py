@@ -45,7 +45,6 @@ class OneSnapshot:
     Attributes:
         regions_read: the regions that reads have had in scope, by their ids.
         has_read_all: whether a read had every region in scope.
-        takes_rows: whether the transaction is not over.
         reads: choose, among any regions, those in scope of each read.
     """
 
@@ -61,22 +60,22 @@ class OneSnapshot:
         self._snapshot = snapshot
         self._staged = staged
         self._over: MemWalError | None = None
-        self.takes_rows = True
+        self._closed: MemWalError | None = None
 
-    def close(self) -> None:
-        """Take no rows from now on."""
-        self.takes_rows = False
+    def close(self, error: MemWalError) -> None:
+        """Refuse rows from now on by this error."""
+        self._closed = error
 
     def end(self, error: MemWalError) -> None:
         """Refuse reads and rows from now on by this error, and forget the rows, read and staged."""
-        self.takes_rows, self._over = False, self._over or error
+        self._over = self._over or error
         self._snapshot = replace(self._snapshot, regions=())
         self._staged.forget()
 
     def check_takes_rows(self) -> None:
-        """Raise the error of the end, or InvalidCallError once it is closed."""
-        if not self.takes_rows:
-            raise self._over or InvalidCallError("the transaction is over: begin another one")
+        """Raise the error of the end, or that by which it was closed."""
+        if (error := self._over or self._closed) is not None:
+            raise error
 
     def query(self, consistency: str, take: Callable[[BaseTable], T]) -> T:
         """The result of `take` over the transaction's base version."""

@@ -143,6 +143,9 @@ def test_a_transaction_that_only_reads_changes_nothing(ctx: datafusion.SessionCo
         mw.sql(ctx, begin)
         with pytest.raises(mw.UnsupportedError, match="READ ONLY"):
             mw.sql(ctx, "UPDATE t SET v = 11")
+        for values in ("VALUES (2, 20)", "SELECT id + 1, v FROM t"):
+            with pytest.raises(Exception, match=r"UnsupportedError: .* READ ONLY: ROLLBACK"):
+                ctx.sql(f"INSERT INTO t {values}").collect()
         assert live(ctx) == [(1, 10)]
         mw.sql(ctx, "COMMIT")
         assert live(ctx) == [(1, 10)]
