@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from threading import TIMEOUT_MAX, Condition, RLock, Thread
 from weakref import WeakMethod
 
@@ -44,7 +44,9 @@ class Ticks:
 
     def stop(self) -> None:
         """Return when the method is not being called, and never will be."""
-        self._stopped = True
+        if not self._stopped:
+            self._stopped = True
+            self._ticker.note_stopped()
         with self._under_way:
             pass
 
@@ -72,6 +74,7 @@ class Ticker:
         self._lock = RLock()
         self._changed = Condition(self._lock)
         self._is_running = False
+        self._stopped = 0  # since the heap had none that are over
 
     def add(self, ticks: Ticks, seconds: float) -> None:
         """Call `ticks` that many seconds from now."""
@@ -84,6 +87,17 @@ class Ticker:
                     Thread(target=self._run, name="memwal-ticker", daemon=True).start()
                     self._is_running = True
             self._changed.notify()
+
+    def note_stopped(self) -> None:
+        """Note that one is over. They are forgotten when they may be more than half of the heap:
+        the call of one that has a long interval may be hours away."""
+        with self._lock:
+            self._stopped += 1
+            if 2 * self._stopped > len(self._due):
+                self._due = [call for call in self._due if not is_past(call[0], call[2])]
+                heapify(self._due)
+                self._stopped = 0
+                self._changed.notify()
 
     def _run(self) -> None:
         while (ticks := self._next()) is not None:
@@ -103,13 +117,17 @@ class Ticker:
         with self._lock:
             while self._due:
                 due, _, ticks = self._due[0]
-                is_over = ticks.is_over or ticks.due != due  # it was woken before
-                if not is_over and (remaining := due - self._clock()) > 0:
+                if not (past := is_past(due, ticks)) and (remaining := due - self._clock()) > 0:
                     return remaining
                 heappop(self._due)
-                if not is_over:
+                if not past:
                     return ticks
             return None
+
+
+def is_past(due: float, ticks: Ticks) -> bool:
+    """Whether nothing is to be called at a time of the heap: it is over, or was woken before."""
+    return ticks.is_over or ticks.due != due
 
 
 @lru_cache(maxsize=1)

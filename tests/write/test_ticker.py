@@ -93,6 +93,24 @@ def test_they_are_called_in_time_by_the_clock_given() -> None:
     assert ticker.first() is None
 
 
+def test_the_stopped_are_forgotten_before_their_time() -> None:
+    """As transactions that end long before their timeout, behind a writer's tick."""
+    time = FakeTime()
+    bell, ended = Bell(), Bell()
+    first = Ticks(bell.ring, 2.0, time.ticker)
+    for _ in range(1_000):
+        one = Ticks(ended.ring, 3600.0, time.ticker)
+        one.stop()
+        one.stop()
+    assert len(time.ticker._due) < 10
+    lasting = [Ticks(bell.ring, 2.0, time.ticker) for _ in range(9)]
+    time.go_on(3601.0)
+    assert (bell.calls, ended.calls) == (10 * 1800, 0)
+    for one in (first, *lasting):
+        one.stop()
+    assert time.ticker.first() is None
+
+
 def test_what_fails_is_called_again_and_stops_nobody() -> None:
     ticker = Ticker()
     bells = [Bell(lambda: 1 / 0), Bell()]
