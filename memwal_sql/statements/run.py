@@ -30,8 +30,8 @@ from memwal_sql.statements.procedures import run_call
 from memwal_sql.statements.queries.as_of import refuse_as_of
 from memwal_sql.statements.queries.datafusion_errors import without_insides
 from memwal_sql.statements.queries.distance_operators import with_distances
-from memwal_sql.statements.queries.parsed import Statement, parameters_of, parsed, parsed_query
-from memwal_sql.statements.queries.places import StatementError, errors_of_calls
+from memwal_sql.statements.queries.parsed import Statement, parameters_of, parsed
+from memwal_sql.statements.queries.places import StatementError, edited, errors_of_calls
 from memwal_sql.statements.queries.planning import (
     answer,
     parser_of,
@@ -40,7 +40,7 @@ from memwal_sql.statements.queries.planning import (
     refuse_unused,
     scalars,
 )
-from memwal_sql.statements.queries.query_frames import query_frame
+from memwal_sql.statements.queries.query_frames import checked, query_frame
 from memwal_sql.statements.queries.settings import check_catalog, check_setting, run_variable
 from memwal_sql.statements.transactions import (
     check_inside,
@@ -173,9 +173,11 @@ def _answered(
     if word in _CHANGES:
         remedy = f": ctx.sql(...) runs {word} on others" if word in _PLAIN_CHANGES else ""
         raise UnsupportedError(f"mw.sql changes rows of MemWAL tables only{remedy}")
-    parsed_query(parser_of(ctx), statement.source)  # refuses text that nests too deep
+    _, edits = checked(parser_of(ctx), statement.source)
     check_setting(statement)
-    others = planned(ctx, statement.sql.part.text, parameters, options_of(allowed))
+    part = statement.sql.part
+    text = edited(statement.source.text[: part.end], edits)[part.start :]
+    others = planned(ctx, text, parameters, options_of(allowed))
     if others.schema().names:
         return others
     with planning_errors():  # run now: nobody collects a frame without columns

@@ -12,7 +12,7 @@ from typing import Any, cast
 import datafusion
 import pyarrow as pa
 
-from memwal_native.syntax import Search, SqlQuery
+from memwal_native.syntax import Search, SqlParser, SqlQuery
 from memwal_sql.arguments import quoted
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.read.snapshots import CONSISTENCIES
@@ -137,6 +137,15 @@ def query_frame(
     return planned_query.frame
 
 
+def checked(parser: SqlParser, source: Text) -> tuple[SqlQuery, list[Edit]]:
+    """What a text for DataFusion names, and the edits with which it is answered right. Raises as
+    `parsed_query` does, and UnsupportedError for what DataFusion would answer wrongly."""
+    parsed = parsed_query(parser, source)
+    check_faults(parsed, merges_piecewise=parser.merges_piecewise)
+    check_memberships(parsed.misread)
+    return parsed, [Edit(at, at, _ALIAS) for at in parsed.unnamed]
+
+
 def _planned(
     ctx: datafusion.SessionContext,
     source: Text,
@@ -147,11 +156,8 @@ def _planned(
     options: datafusion.SQLOptions = QUERIES,
 ) -> _Query:
     """The query, with the tables at `uris` in their current state under all of their names."""
-    parser = parser_of(ctx)
-    parsed = parsed_query(parser, source)
-    check_faults(parsed, merges_piecewise=parser.merges_piecewise)
+    parsed, edits = checked(parser_of(ctx), source)
     query = without(source.text, parsed.pasts)
-    check_memberships(parsed.misread)
     uses = list(_uses(ctx, source, parsed, parameters))
     functions = search_functions(ctx)
     pinned = StatementSnapshots() if snapshots is None else snapshots
@@ -200,7 +206,6 @@ def _planned(
             )
         schema = schemas[name, moment] = schema_name()
         tables[schema] = name[-1], pinned.tables[name, moment], level, registration.approximate
-    edits = [Edit(at, at, _ALIAS) for at in parsed.unnamed]
     names = Counter(name[-1] for name, _ in times)
     for use in uses:
         schema_of = schemas.get((use.name, use.moment))

@@ -108,6 +108,19 @@ def test_quantifiers_over_the_same_table_change_the_rows_that_duckdb_changes(
                 assert live(ctx) == other.execute("FROM t ORDER BY id").fetchall(), text
 
 
+def test_a_view_has_the_rows_of_its_query_and_so_has_a_table(
+    ctx: datafusion.SessionContext,
+) -> None:
+    mw.sql(ctx, "INSERT INTO t VALUES (1, 10), (2, 20), (3, NULL), (4, 40)")
+    for condition in RIGHT:
+        query = f"SELECT id FROM t WHERE {condition}"
+        expected = sorted(row["id"] for row in mw.sql(ctx, query).to_pylist())
+        for kind in ("VIEW", "TABLE"):
+            mw.sql(ctx, f"  CREATE OR REPLACE {kind} {kind}_q AS /* é */ {query} ;")
+            found = mw.sql(ctx, f"SELECT id FROM {kind}_q ORDER BY id").to_pylist()
+            assert [row["id"] for row in found] == expected, (kind, query)
+
+
 def test_what_can_not_be_right_is_refused_with_the_way_out(
     ctx: datafusion.SessionContext,
 ) -> None:
@@ -119,6 +132,9 @@ def test_what_can_not_be_right_is_refused_with_the_way_out(
         assert live(ctx) == before, condition
         with pytest.raises(mw.UnsupportedError, match=way):
             mw.sql(ctx, f"SELECT id FROM t WHERE {condition}").collect()
+        for start in ("CREATE VIEW q AS", "CREATE TABLE q AS", "PREPARE q AS"):
+            with pytest.raises(mw.UnsupportedError, match=way):
+                mw.sql(ctx, f"{start} SELECT id FROM t WHERE {condition}")
 
 
 def test_no_table_is_read_while_joins_lose_rows(ctx: datafusion.SessionContext) -> None:
