@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use datafusion_sql::sqlparser::ast::{
     Expr, Ident, JoinConstraint, JoinOperator, Query, Select, SelectItem, SetExpr, SetOperator,
-    SetQuantifier, TableFactor, TableWithJoins, Visit, Visitor,
+    SetQuantifier, TableFactor, TableWithJoins, UnaryOperator, Visit, Visitor, visit_expressions,
 };
 
 use crate::sql::memberships::Names;
@@ -27,6 +27,8 @@ const UNNAMED: &str = "after ANY or ALL, DataFusion confuses columns of this que
     query around it: give it one column by name, as in SELECT s.a AS b FROM (...) AS s";
 const AGGREGATED: &str = "DataFusion computes ANY and ALL wrongly over an expression of a query that \
     has columns of the query around it: write EXISTS, or NOT EXISTS";
+const UNQUALIFIED: &str = "after ANY or ALL, DataFusion computes an aggregate wrongly if its WHERE has \
+    a column of the query around it: name each column with its table there, as in u.k";
 
 const VOLATILE: [&str; 3] = ["random", "uuid", "rand"];
 const REPEATING: [&str; 5] = ["coalesce", "ifnull", "nullif", "nvl", "nvl2"];
@@ -71,26 +73,23 @@ impl<'a> Faults<'a> {
             SetExpr::Values(_) => return,
             _ => return self.refused.push(UNNAMED),
         };
-        let place = |name: &[Ident]| self.source.span(name).map(|(_, end)| end);
-        match select.projection.as_slice() {
-            [SelectItem::UnnamedExpr(Expr::Identifier(name))] => {
-                self.unnamed.extend(place(std::slice::from_ref(name)));
+        let (expr, alias) = match select.projection.as_slice() {
+            [SelectItem::UnnamedExpr(expr)] => (expr, None),
+            [SelectItem::ExprWithAlias { expr, alias }] => (expr, Some(normal(alias))),
+            _ => return self.refused.push(UNNAMED),
+        };
+        match (column(expr), alias) {
+            (Some(names), None) if names_column(expr) => {
+                self.unnamed.extend(self.source.span(names).map(|(_, end)| end));
             }
-            [SelectItem::UnnamedExpr(Expr::CompoundIdentifier(names))] => {
-                self.unnamed.extend(place(names));
-            }
+            (Some(_), None) => self.refused.push(UNNAMED),
             // DataFusion drops an alias that is the column's own name.
-            [SelectItem::ExprWithAlias { expr: Expr::Identifier(name), alias }] => {
-                self.refuse_if(normal(name) == normal(alias), UNNAMED);
+            (Some(names), alias) => self.refuse_if(names.last().map(normal) == alias, UNNAMED),
+            (None, _) if leads_out => self.refused.push(AGGREGATED),
+            (None, _) => {
+                let may_lead_out = calls(expr) && !Alone::of(&select.selection).is_empty();
+                self.refuse_if(may_lead_out, UNQUALIFIED);
             }
-            [SelectItem::ExprWithAlias { expr: Expr::CompoundIdentifier(names), alias }] => {
-                let own = names.last().map(normal);
-                self.refuse_if(own.is_some_and(|own| own == normal(alias)), UNNAMED);
-            }
-            [SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. }] => {
-                self.refuse_if(leads_out, AGGREGATED);
-            }
-            _ => self.refused.push(UNNAMED),
         }
     }
 
@@ -105,19 +104,18 @@ impl<'a> Faults<'a> {
 
     /// A part of a query whose FROM is that of a SELECT.
     fn merged(&mut self, select: &Select, part: &impl Visit) {
-        let mut shared = Some(HashSet::new());
-        let joins = select.from.iter().any(|from| merges(from, &mut shared));
-        if !joins {
+        let mut merged = Merged::default();
+        select.from.iter().for_each(|from| merged.add(from));
+        if !merged.found {
             return;
         }
         let stars = select.projection.iter().any(|item| matches!(item, SelectItem::Wildcard(_)));
-        let mut alone = Alone::default();
-        let _ = part.visit(&mut alone);
-        let names_one = match shared {
-            Some(shared) => !shared.is_disjoint(&alone.names),
-            None => !alone.names.is_empty(),
+        let alone = Alone::of(part);
+        let names_one = match &merged.names {
+            Some(names) => !names.is_disjoint(&alone),
+            None => !alone.is_empty(),
         };
-        self.refuse_if(stars || names_one, MERGED);
+        self.refuse_if(merged.used || stars || names_one, MERGED);
     }
 }
 
@@ -168,40 +166,90 @@ impl Visitor for Faults<'_> {
     }
 }
 
-/// Whether a FROM has a RIGHT or FULL JOIN with USING, whose columns are added, or NATURAL, which
-/// makes them None.
-fn merges(from: &TableWithJoins, shared: &mut Option<HashSet<String>>) -> bool {
-    let mut found = nested(&from.relation, shared);
-    for join in &from.joins {
-        found |= nested(&join.relation, shared);
-        let constraint = match &join.join_operator {
-            JoinOperator::Right(constraint)
-            | JoinOperator::RightOuter(constraint)
-            | JoinOperator::FullOuter(constraint) => constraint,
-            _ => continue,
-        };
-        match constraint {
-            JoinConstraint::Using(names) => {
-                let names = names.iter().filter_map(|name| name.0.last()?.as_ident());
-                if let Some(shared) = shared.as_mut() {
-                    shared.extend(names.map(normal));
-                }
-                found = true;
-            }
-            JoinConstraint::Natural => {
-                *shared = None;
-                found = true;
-            }
-            _ => {}
+/// The names of an expression that is a column to DataFusion, which drops parentheses and `+`.
+fn column(expr: &Expr) -> Option<&[Ident]> {
+    match expr {
+        Expr::Identifier(name) => Some(std::slice::from_ref(name)),
+        Expr::CompoundIdentifier(names) => Some(names),
+        Expr::Nested(inner) | Expr::UnaryOp { op: UnaryOperator::Plus, expr: inner } => {
+            column(inner)
         }
+        _ => None,
     }
-    found
 }
 
-fn nested(factor: &TableFactor, shared: &mut Option<HashSet<String>>) -> bool {
-    match factor {
-        TableFactor::NestedJoin { table_with_joins, .. } => merges(table_with_joins, shared),
-        _ => false,
+fn names_column(expr: &Expr) -> bool {
+    matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+}
+
+/// Whether an expression calls a function, which may be an aggregate.
+fn calls(expr: &Expr) -> bool {
+    let call = |expr: &Expr| match expr {
+        Expr::Function(_) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    visit_expressions(expr, call).is_break()
+}
+
+/// The RIGHT and FULL JOINs of a FROM with USING or NATURAL.
+struct Merged {
+    found: bool,
+    /// Their columns; None after a NATURAL one.
+    names: Option<HashSet<String>>,
+    /// Whether a later join, or the alias of a join in parentheses, uses such a column.
+    used: bool,
+}
+
+impl Default for Merged {
+    fn default() -> Self {
+        Self { found: false, names: Some(HashSet::new()), used: false }
+    }
+}
+
+impl Merged {
+    fn add(&mut self, from: &TableWithJoins) {
+        self.add_nested(&from.relation);
+        for join in &from.joins {
+            self.add_nested(&join.relation);
+            let (constraint, merges) = match &join.join_operator {
+                JoinOperator::Right(constraint)
+                | JoinOperator::RightOuter(constraint)
+                | JoinOperator::FullOuter(constraint) => (constraint, true),
+                JoinOperator::Join(constraint)
+                | JoinOperator::Inner(constraint)
+                | JoinOperator::Left(constraint)
+                | JoinOperator::LeftOuter(constraint)
+                | JoinOperator::LeftSemi(constraint)
+                | JoinOperator::RightSemi(constraint)
+                | JoinOperator::LeftAnti(constraint)
+                | JoinOperator::RightAnti(constraint) => (constraint, false),
+                _ => continue,
+            };
+            let names: Option<HashSet<String>> = match constraint {
+                JoinConstraint::Using(names) => {
+                    let names = names.iter().filter_map(|name| name.0.last()?.as_ident());
+                    Some(names.map(normal).collect())
+                }
+                JoinConstraint::Natural => None,
+                _ => continue,
+            };
+            let apart = match (&self.names, &names) {
+                (Some(before), Some(names)) => before.is_disjoint(names),
+                _ => false,
+            };
+            self.used |= self.found && !apart;
+            if merges {
+                self.found = true;
+                self.names = self.names.take().zip(names).map(|(before, names)| &before | &names);
+            }
+        }
+    }
+
+    fn add_nested(&mut self, factor: &TableFactor) {
+        if let TableFactor::NestedJoin { table_with_joins, alias } = factor {
+            self.add(table_with_joins);
+            self.used |= self.found && alias.is_some();
+        }
     }
 }
 
@@ -209,6 +257,14 @@ fn nested(factor: &TableFactor, shared: &mut Option<HashSet<String>>) -> bool {
 #[derive(Default)]
 struct Alone {
     names: HashSet<String>,
+}
+
+impl Alone {
+    fn of(part: &impl Visit) -> HashSet<String> {
+        let mut alone = Self::default();
+        let _ = part.visit(&mut alone);
+        alone.names
+    }
 }
 
 impl Visitor for Alone {

@@ -15,6 +15,7 @@ import memwal_sql as mw
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
 ROWS = pa.table({"id": [1, 2, 3, 4], "v": [10, 20, None, 40]}, schema=SCHEMA)
 OTHERS = pa.table({"id": [2, 4, 5], "v": [20, None, 50]}, schema=SCHEMA)
+LIMITS = pa.table({"k": [1, 2, 4], "x": [50, 5, 30]})
 
 RIGHT = """
 id = ANY (SELECT id FROM t WHERE v > 20)
@@ -39,6 +40,15 @@ v <> ALL (SELECT v FROM u) OR id = 1
 id IN (SELECT id FROM t EXCEPT SELECT id FROM u)
 id IN (SELECT coalesce(a.id, b.id) FROM t AS a FULL JOIN u AS b USING (id) WHERE b.v = 20)
 CASE WHEN id IN (SELECT id FROM u) THEN v > 5 ELSE false END
+id = ANY (SELECT (id) AS x FROM t WHERE v > 20)
+id = ANY (SELECT CAST(id AS bigint) FROM t WHERE v > 20)
+v > ALL (SELECT x FROM o WHERE k = id)
+v > ALL (SELECT x + 1 FROM o WHERE k = id)
+v > ALL (SELECT max(x) FROM o)
+v > ALL (SELECT max(x) FROM o WHERE o.k > 1)
+v IN (SELECT b.v FROM t AS a FULL JOIN u AS b USING (id) JOIN u AS c ON c.id = b.id)
+id IN (SELECT c.id FROM t AS a JOIN u AS b USING (id) RIGHT JOIN u AS c USING (id))
+id IN (SELECT x.id FROM (t LEFT JOIN u USING (id)) AS x)
 """.strip().splitlines()
 
 REFUSED = {
@@ -46,12 +56,27 @@ REFUSED = {
     "id = ANY (SELECT id AS id FROM t WHERE v > 20)": "by name",
     "id = ANY (SELECT t.id AS id FROM t WHERE v > 20)": "by name",
     "id = ANY (SELECT id FROM t UNION SELECT id FROM u)": "by name",
+    "id = ANY (SELECT (id) FROM t WHERE v > 20)": "by name",
+    "id <> ALL (SELECT ((t.id)) FROM t WHERE v > 20)": "by name",
+    "id = ANY (SELECT (id) AS id FROM t WHERE v > 20)": "by name",
+    "id = ANY (SELECT +id FROM t WHERE v > 20)": "by name",
+    "id = ANY (SELECT +(+t.id) AS id FROM t WHERE v > 20)": "by name",
     "id > ALL (SELECT max(id) FROM u WHERE u.id = t.id)": "EXISTS",
+    "v > ALL (SELECT max(x) FROM o WHERE k = id)": "as in u.k",
+    "v <= ALL (SELECT max(o.x) + 0 AS m FROM o WHERE o.k = id)": "as in u.k",
+    "v > ANY (SELECT count(*) FROM o WHERE k = id)": "as in u.k",
     "id IN (SELECT id FROM t EXCEPT ALL SELECT id FROM u)": "row_number",
     "id IN (SELECT id FROM t INTERSECT ALL SELECT id FROM u)": "row_number",
     "id IN (SELECT id FROM t AS a RIGHT JOIN u AS b USING (id))": "coalesce",
     "EXISTS (SELECT * FROM t AS a FULL JOIN u AS b USING (id))": "coalesce",
     "id IN (SELECT id FROM t AS a NATURAL RIGHT JOIN u AS b)": "coalesce",
+    "v NOT IN (SELECT c.v FROM t AS a FULL JOIN u AS b USING (id) JOIN u AS c USING (id))": "coal",
+    "v IN (SELECT c.v FROM t a RIGHT JOIN u AS b USING (id) LEFT JOIN u AS c USING (id))": "coal",
+    "v IN (SELECT c.v FROM t AS a FULL JOIN u AS b USING (id) NATURAL JOIN u AS c)": "coal",
+    "v IN (SELECT c.v FROM t AS a NATURAL FULL JOIN u AS b JOIN u AS c USING (id))": "coal",
+    "v IN (SELECT c.v FROM u AS c JOIN (t AS a RIGHT JOIN u AS b USING (id)) USING (id))": "coal",
+    "id IN (SELECT x.id FROM (t RIGHT JOIN u USING (id)) AS x)": "coalesce",
+    "id IN (SELECT x.id FROM (t NATURAL FULL JOIN u) AS x)": "coalesce",
     "id IN (SELECT id FROM u TABLESAMPLE (10 PERCENT))": "random",
     "id IN (SELECT id FROM u FOR UPDATE)": "lock nothing",
     "random() BETWEEN 0.4 AND 0.6": "AS r",
@@ -69,6 +94,7 @@ def ctx(tmp_path: Path) -> Iterator[datafusion.SessionContext]:
     with mw.create_table(tmp_path / "t", SCHEMA, primary_key="id") as table:
         mw.register(ctx, "t", table)
         ctx.from_arrow(OTHERS, name="u")
+        ctx.from_arrow(LIMITS, name="o")
         yield ctx
 
 
@@ -92,6 +118,7 @@ def test_quantifiers_over_the_same_table_change_the_rows_that_duckdb_changes(
     with duckdb.connect() as other:
         other.execute("CREATE TABLE t (id bigint PRIMARY KEY, v bigint)")
         other.execute("CREATE TABLE u AS FROM OTHERS")
+        other.execute("CREATE TABLE o AS FROM LIMITS")
         for number, condition in enumerate(RIGHT):
             for statement in (CHANGES[number % 4], CHANGES[(number + 1) % 4]):
                 text = statement.format(condition)
