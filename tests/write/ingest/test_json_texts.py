@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import memwal_sql as mw
+from memwal_sql.bulk.rows import RowForm, RowReader
 from tests.each import each
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("j", pa.json_())])
@@ -193,6 +194,17 @@ def test_rows_of_the_table_and_expressions_are_taken(uri: str) -> None:
             assert table.get(2)["j"].to_pylist() == [None]
         with pytest.raises(mw.InvalidCallError, match=r"'j'.*is not JSON"):
             writer.update({"j": "'{bad'"})
+
+
+def test_a_distributed_write_takes_texts(uri: str) -> None:
+    table = mw.create_table(uri, SCHEMA, "id")
+    rows, form = pa.table({"id": [1], "j": [TEXT]}), RowForm()
+    form.check(rows.schema, table.info)
+    (batch,) = rows.to_batches()
+    read = RowReader(form, table.info).read(pa.Table.from_batches([batch]))
+    assert read["j"].to_pylist() == ['{"a":2,"b":1}']
+    with pytest.raises(mw.InvalidCallError, match="'j' is int64"):
+        form.check(pa.schema({"id": pa.int64(), "j": pa.int64()}), table.info)
 
 
 @each("value", [{"a": 1}, [1], True, 1, 1.5])
