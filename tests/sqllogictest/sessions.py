@@ -295,12 +295,11 @@ class WithoutKey:
         """The state of the table."""
         return self._of(self._table.snapshot(consistency))
 
-    def insert(self, rows: pa.Table, columns: pa.Schema) -> int:
+    def insert(self, rows: pa.Table, columns: pa.Schema) -> Any:
         """Rows of new keys."""
         keys = pa.array([next(self._keys) for _ in range(len(rows))], pa.int64())
         rows = rows.append_column(pa.field(_KEY, pa.int64(), False), keys)
-        found: int = self._table.insert(rows, self._table.schema).rows
-        return found
+        return self._table.insert(rows, self._table.schema)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._table, name)
