@@ -26,11 +26,14 @@ class TableInfo:
         schema: the table's logical schema, without metadata.
         primary_key: names of the key columns, in key order.
         region_specs: every region spec of the table (Specification 2, "Region Spec").
+        field_ids: the ids of the columns by name, where they are known: a column that was dropped
+            or renamed is another one than a later one of its name.
     """
 
     schema: pa.Schema
     primary_key: tuple[str, ...]
     region_specs: tuple[RegionSpec, ...] = ()
+    field_ids: Mapping[str, int] = field(default_factory=dict, hash=False)
 
     @property
     def key_schema(self) -> pa.Schema:

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from exec_nodes.base.errors import ReopenError
 from exec_nodes.evolution.widen import Column, widens
 
+NO_IDS: Mapping[str, int] = {}
 
-def has_known(now: pa.Schema, known: pa.Schema) -> bool:
-    """Whether a table with the columns `now` has the `known` ones, by name: in their types or wider
-    ones, and without nulls where there were none."""
+
+def has_known(
+    now: pa.Schema,
+    known: pa.Schema,
+    ids_now: Mapping[str, int] = NO_IDS,
+    ids_known: Mapping[str, int] = NO_IDS,
+) -> bool:
+    """Whether a table with the columns `now` has the `known` ones, by name, and by field id where
+    both have one: in their types or wider ones, and without nulls where there were none."""
     for field in known:
         place = now.get_field_index(field.name)
         if place < 0:
+            return False
+        own = ids_known.get(field.name)
+        if own is not None and ids_now.get(field.name, own) != own:
             return False
         kind = now.field(place).type
         if kind != field.type and not widens(field.type, kind):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -50,6 +50,10 @@ class ReadTable(Protocol):
     @property
     def schema(self) -> pa.Schema:
         """The columns."""
+
+    @property
+    def field_ids(self) -> Mapping[str, int]:
+        """The ids of the columns by name."""
 
     def planned(
         self, planner: Planner, consistency: str = "strong", filters: Sequence[Predicate] = ()
@@ -136,6 +140,7 @@ class TableProvider:
         check_consistency(consistency)
         check_missing(missing)
         self.schema = table.schema
+        self.field_ids = table.field_ids
         # DataFusion offers each filter several times, and again for the scan.
         self._condition = lru_cache(_KNOWN)(partial(condition_of, schema=self.schema))
         self._name = name
@@ -172,7 +177,11 @@ class TableProvider:
 
         def planner(snapshot: Snapshot) -> Node:
             snapshot = of_columns(
-                snapshot, self.schema, self._name, inside=table is not self._table
+                snapshot,
+                self.schema,
+                self.field_ids,
+                self._name,
+                inside=table is not self._table,
             )
             query = Query(tuple(columns), analyzed(exact, snapshot), limit)
             wider = widened_since(snapshot.info.schema, self.schema)
@@ -225,13 +234,19 @@ def answers(filters: Sequence[memwal_native.Predicate], schema: pa.Schema) -> li
 
 
 def of_columns(
-    snapshot: Snapshot, schema: pa.Schema, name: str | None = None, *, inside: bool = False
+    snapshot: Snapshot,
+    schema: pa.Schema,
+    field_ids: Mapping[str, int],
+    name: str | None = None,
+    *,
+    inside: bool = False,
 ) -> Snapshot:
-    """The snapshot, if it has the columns of `schema`, in these types or wider ones; it may have
-    others. `name` is what a table with these columns was registered as, if anything. The snapshot
-    may be that of a transaction, and then is `inside`. Raises ReopenError."""
+    """The snapshot, if it has the columns of `schema`, with these ids, in these types or wider
+    ones; it may have others. `name` is what a table with these columns was registered as, if
+    anything. The snapshot may be that of a transaction, and then is `inside`. Raises
+    ReopenError."""
     current = snapshot.info.schema
-    if current.equals(schema) or has_known(current, schema):
+    if has_known(current, schema, snapshot.info.field_ids, field_ids):
         return snapshot
     if name is None:
         raise ReopenError(

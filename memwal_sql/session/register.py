@@ -96,7 +96,8 @@ def mounted(
     made = MountedTable(provider)
     for old in functions.left_behind(ctx):  # tables that somebody deregistered directly
         _remove_about(ctx, old)
-    functions.add(Registered(name, table, provider.schema, consistency, made, missing, approximate))
+    columns, ids = provider.schema, provider.field_ids
+    functions.add(Registered(name, table, columns, consistency, made, missing, approximate, ids))
     for suffix, about in metadata_tables(name, table):
         _put(ctx, metadata_name(name, suffix), about)
     return made

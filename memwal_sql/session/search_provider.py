@@ -42,6 +42,7 @@ class SearchProvider:
         self._name = name
         self._table = table
         self._columns = columns
+        self._field_ids = table.field_ids
         self._search = search
         self._consistency = consistency
 
@@ -70,7 +71,7 @@ class SearchProvider:
         planned = []
 
         def plan(snapshot: Snapshot) -> Node:
-            snapshot = of_columns(snapshot, self._columns)
+            snapshot = of_columns(snapshot, self._columns, self._field_ids)
             planned.append(snapshot)
             self._check_types(filters, snapshot.info.schema)
             return self._search.plan(columns, analyzed(filters, snapshot), snapshot)

@@ -21,7 +21,7 @@ from weakref import WeakValueDictionary
 import pyarrow as pa
 from datafusion import SessionContext, udtf
 
-from exec_nodes.evolution.known import has_known
+from exec_nodes.evolution.known import NO_IDS, has_known
 from memwal_native import MountedTable, SessionRule, remember
 from memwal_native.syntax import SqlParser
 from memwal_sql.arguments import unquoted
@@ -111,6 +111,7 @@ class Registered(NamedTuple):
         columns: the columns that the session sees; the table may have others by now.
         mounted: the table in the session; None for a table of a folder, whose current columns the
             session sees.
+        field_ids: the ids of `columns`.
     """
 
     name: str
@@ -120,12 +121,14 @@ class Registered(NamedTuple):
     mounted: MountedTable | None
     missing: str = ERROR
     approximate: bool = False
+    field_ids: Mapping[str, int] = NO_IDS
 
     @property
     def seen(self) -> pa.Schema:
         """The columns that a search sees: those of the session, if the table still has them."""
         now = self.table.schema
-        return self.columns if has_known(now, self.columns) else now
+        ids = self.table.field_ids, self.field_ids
+        return self.columns if has_known(now, self.columns, *ids) else now
 
     def is_in(self, session: SessionContext) -> bool:
         """Whether the session has this table, and no other, under its name."""

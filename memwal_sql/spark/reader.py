@@ -22,6 +22,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from exec_nodes.evolution.known import NO_IDS
 from exec_nodes.lance.scan import row_bytes
 from exec_nodes.node import Node
 from memwal_sql.errors import InvalidCallError, SourceGoneError
@@ -168,6 +169,7 @@ class ShareTable:
         self._table = pinned_table_of(options)
         self._share = share
         self.schema = schema
+        self.field_ids = NO_IDS
 
     def planned(
         self, planner: Planner, consistency: str = "strong", filters: Sequence[Predicate] = ()

@@ -160,9 +160,10 @@ def load_base(context: TableContext, dataset: Any, before: TableInfo | None = No
             "restore a version before that, lance.dataset(uri, version=N).restore()"
         )
     schema = logical_schema(dataset.schema)
-    columns = {field_id: name for name, field_id in field_ids(dataset).items()}
+    ids = field_ids(dataset)
+    columns = {field_id: name for name, field_id in ids.items()}
     specs = tuple(from_storage(spec, columns) for spec in details.details.region_specs)
-    info = TableInfo(schema, primary_key, specs)
+    info = TableInfo(schema, primary_key, specs, ids)
     # Defaults are in the metadata.
     if before == info and before.schema.equals(schema, check_metadata=True):
         info = before

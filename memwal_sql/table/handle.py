@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
@@ -84,6 +84,11 @@ class TableHandle:
     def schema(self) -> pa.Schema:
         """The columns, in the base table's order."""
         return self._tracker.loaded.info.schema
+
+    @property
+    def field_ids(self) -> Mapping[str, int]:
+        """The ids of the columns by name: a later column of a name has another one."""
+        return self._tracker.loaded.info.field_ids
 
     @property
     def stored_schema(self) -> pa.Schema:

@@ -177,6 +177,11 @@ class TableInside(Table):
         return self._info.schema
 
     @property
+    def field_ids(self) -> Mapping[str, int]:
+        """The ids of these columns by name."""
+        return self._info.field_ids
+
+    @property
     def stored_schema(self) -> pa.Schema:
         """These columns with their field ids."""
         return self._stored

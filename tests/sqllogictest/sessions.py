@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -281,6 +282,12 @@ class WithoutKey:
         """The columns."""
         schema = self._table.schema
         return schema if self.shows_key else schema.remove(len(schema) - 1)
+
+    @property
+    def field_ids(self) -> Mapping[str, int]:
+        """Their ids."""
+        ids: Mapping[str, int] = self._table.field_ids
+        return ids
 
     @property
     def primary_key(self) -> tuple[str, ...]:

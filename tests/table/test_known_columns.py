@@ -53,6 +53,10 @@ QUERIES = (
     "SELECT * FROM seen_all ORDER BY id",
 )
 
+WRITE = "UPDATE t SET s = 'x' WHERE id = 1"
+# A search sees the columns of the time when it is planned.
+SEARCHES = [query for query in QUERIES if "vector_search" in query]
+
 
 def _tuples(rows: pa.Table | list[pa.RecordBatch]) -> Rows:
     """Their types, and their values."""
@@ -106,6 +110,35 @@ def _upsert(table: mw.Table, row: dict[str, Any]) -> None:
 def _widen(table: mw.Table) -> None:
     for name, kind in TYPES.items():
         table.set_type(name, kind)
+
+
+@each(
+    "change",
+    [
+        lambda t: (t.rename_column("n", "x"), t.add_columns(pa.field("n", pa.int32()))),
+        lambda t: (t.drop_columns("n"), t.add_columns(pa.field("n", pa.int32()))),
+        lambda t: (t.rename_column("f", "x"), t.add_columns({"f": "x * 2"})),
+        lambda t: (t.drop_columns("v"), t.add_columns(pa.field("v", SCHEMA.field("v").type))),
+    ],
+)
+def test_another_column_of_the_name_is_none_that_they_know(
+    tmp_path: Path, change: Callable[[mw.Table], object]
+) -> None:
+    """Sessions, frames, views and statements ask to be made again, also by the same handle."""
+    uri = str(tmp_path / "t")
+    table = _created(uri)
+    readers, own = _readers(uri), mw.SessionContext()
+    mw.register(own, "t", table)
+    change(table)
+    _upsert(table, {"id": 3, "s": "red"})
+    for text in (QUERIES[0], WRITE):
+        readers[text] = lambda text=text: mw.sql(own, text).collect()
+    refused = [text for text in readers if text.partition(" ")[2] not in SEARCHES]
+    for name in refused:
+        if name.split()[0] not in ("polars", "dataset", "duckdb"):
+            with pytest.raises(mw.ReopenError), mw.memwal_errors():
+                readers[name]()
+                pytest.fail(f"{name} was answered")
 
 
 @each(

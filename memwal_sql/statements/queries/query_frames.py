@@ -184,6 +184,7 @@ def _planned(
                 raise UnsupportedError(message)
             continue
         table, columns = cast(WritableTable, registration.table), registration.columns
+        ids = registration.field_ids
         level = registration.consistency
         state: SharedSnapshot | None = None
         if moment is None:
@@ -198,11 +199,11 @@ def _planned(
         if (name, moment) not in pinned.tables:
             if moment is not None:
                 table = moment.of(table)
-                columns = table.schema
+                columns, ids = table.schema, table.field_ids
             changed = None if snapshots is None else partial(columns_changed, ctx, name, columns)
             is_written = name in strong or table.uri in uris
             pinned.tables[name, moment] = SnapshotTable(
-                table, columns, changed, state, is_written=is_written
+                table, columns, changed, state, is_written=is_written, field_ids=ids
             )
         schema = schemas[name, moment] = schema_name()
         tables[schema] = name[-1], pinned.tables[name, moment], level, registration.approximate

@@ -58,7 +58,9 @@ def in_schemas(
         memory_schema.register_table(name, Table(mounted, ctx))
         catalog.register_schema(schema, memory_schema)
         whole = f"{quoted(schema)}.{quoted(name)}"
-        functions.add(Registered(whole, table, table.schema, level, mounted))
+        functions.add(
+            Registered(whole, table, table.schema, level, mounted, field_ids=table.field_ids)
+        )
     try:
         yield
     finally:

@@ -20,15 +20,21 @@ def check_columns(ctx: datafusion.SessionContext, registration: Registered) -> N
     """Raise ReopenError if a table is known to have other columns than the session sees, so that
     its rows can't be written."""
     now = registration.table.schema
-    if not now.equals(registration.columns):
+    if not now.equals(registration.columns) or not _is_known(registration):
         inside = search_functions(ctx).slot.open is not None
         raise other_columns(registration.name, registration.columns, now, inside=inside)
 
 
 def check_known(ctx: datafusion.SessionContext, registration: Registered) -> None:
     """The same for reading it, which needs the columns that the session sees and no others."""
-    if not has_known(registration.table.schema, registration.columns):
+    if not _is_known(registration):
         check_columns(ctx, registration)
+
+
+def _is_known(registration: Registered) -> bool:
+    table = registration.table
+    ids = table.field_ids, registration.field_ids
+    return has_known(table.schema, registration.columns, *ids)
 
 
 def columns_changed(

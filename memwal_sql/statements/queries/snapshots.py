@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from functools import partial
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from threading import Lock
 from typing import NoReturn, Protocol
 
@@ -148,11 +147,13 @@ class SnapshotTable:
         state: SharedSnapshot | None = None,
         *,
         is_written: bool = False,
+        field_ids: Mapping[str, int] | None = None,
     ) -> None:
-        """`columns` are those that queries are made for. `changed` makes the error for other
-        columns in the snapshot of a running statement. `state` is shared with its other names. A
-        statement that writes the table needs its whole rows."""
+        """`columns` are those that queries are made for, with these `field_ids` or the table's.
+        `changed` makes the error for other columns in the snapshot of a running statement. `state`
+        is shared with its other names. A statement that writes the table needs its whole rows."""
         self.schema = columns
+        self.field_ids = table.field_ids if field_ids is None else field_ids
         self.uri = table.uri
         self._changed = changed
         self._is_written = is_written
@@ -169,9 +170,12 @@ class SnapshotTable:
 
     def _taken(self, consistency: str) -> Snapshot:
         snapshot = self._state.snapshot(consistency)
-        schema = snapshot.info.schema
-        enough = schema.equals if self._is_written else partial(has_known, schema)
-        if self._changed is not None and not enough(self.schema):
+        schema, ids = snapshot.info.schema, snapshot.info.field_ids
+        if self._is_written:
+            enough = schema.equals(self.schema)
+        else:
+            enough = has_known(schema, self.schema, ids, self.field_ids)
+        if self._changed is not None and not enough:
             raise self._changed(schema)
         return snapshot
 
