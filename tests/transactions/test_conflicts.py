@@ -146,20 +146,22 @@ def test_a_table_under_two_names_is_one(fast_folder: Path) -> None:
     assert table.get([1])["n"].to_pylist() == [103]
 
 
-def test_an_outcome_is_of_the_latest_attempt(fast_folder: Path) -> None:
-    """The first attempt was aborted; the second is on its way, and can't be committed any more."""
+@pytest.mark.parametrize("step", ["_put_intents", "_put_record"])
+def test_an_outcome_is_of_the_latest_attempt(fast_folder: Path, step: str) -> None:
+    """The first attempt was aborted; the second is on its way, with or without entries in the log,
+    and can't be committed any more."""
     table = made(str(fast_folder / "t"))
     records = Transactions(open_store(table.uri))
     records.abort("m", "a claim")
     tx = mw.transaction(table, id="m")
     tx.upsert(table, {"id": [1], "n": [1]})
-    put_record = AtomicWrite._put_record
+    go_on = getattr(AtomicWrite, step)
 
-    def asked_first(self: AtomicWrite, parts: Any) -> Any:
+    def asked_first(self: AtomicWrite, *given: Any) -> Any:
         assert mw.outcome(table, id="m") == "aborted"
-        return put_record(self, parts)
+        return go_on(self, *given)
 
-    with patch.object(AtomicWrite, "_put_record", asked_first), pytest.raises(mw.RetryError):
+    with patch.object(AtomicWrite, step, asked_first), pytest.raises(mw.RetryError):
         tx.commit()
     assert table.get([1])["n"].to_pylist() == [100]
     assert mw.outcome(table, id="m") == "aborted"
