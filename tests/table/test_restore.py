@@ -143,12 +143,12 @@ def test_writes_of_others_meanwhile_are_compared_again(
             )
         return found
 
-    written: list[int] = []
+    written: list[mw.WriteResult] = []
     with table.writer() as writer:
         writer.upsert(pa.table({"id": [1], "n": [7.0]}))
         monkeypatch.setattr(restoring._Difference, "_all", later)
         table.restore("then")
-    assert written == [1]
+    assert [result.rows for result in written] == [1]
     assert state_of(table)[1]["n"] is None
 
 
