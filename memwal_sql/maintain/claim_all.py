@@ -11,8 +11,7 @@ from memwal_sql.state.context import TableContext
 from memwal_sql.state.open_writers import note_claim
 from memwal_sql.state.replay import memtables_of
 from memwal_sql.storage.objects.concurrent import map_remote
-from memwal_sql.storage.paths import MEM_WAL_FOLDER, region_of
-from memwal_sql.storage.region.versions import RegionManifests
+from memwal_sql.storage.region.versions import RegionManifests, region_ids
 from memwal_sql.storage.retries import with_retries
 from memwal_sql.write.claim import claim
 from planner.regions.values import region_name
@@ -20,8 +19,7 @@ from planner.regions.values import region_name
 
 def claim_all(context: TableContext, base: BaseTable) -> None:
     """Claim the regions that exist. Raises as `claim` does."""
-    folders = map(region_of, context.store.list_folders(MEM_WAL_FOLDER))
-    regions = [region for region in folders if region is not None]
+    regions = region_ids(context.store)
     map_remote(context.store.remote, partial(_claim, context, base), regions)
 
 

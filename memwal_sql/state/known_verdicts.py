@@ -5,9 +5,8 @@ from __future__ import annotations
 from memwal_sql.errors import CorruptFileError, NotFoundError
 from memwal_sql.storage.objects.concurrent import map_remote
 from memwal_sql.storage.objects.protocol import ObjectStore
-from memwal_sql.storage.paths import MEM_WAL_FOLDER, region_of
 from memwal_sql.storage.records.intent import Intent
-from memwal_sql.storage.region.versions import RegionManifests
+from memwal_sql.storage.region.versions import RegionManifests, region_ids
 from memwal_sql.storage.wal.log import Wal
 
 
@@ -17,8 +16,7 @@ def is_committed_by_any_region(store: ObjectStore, intent: Intent) -> bool:
     nothing."""
     if not intent.attempt:
         return False
-    folders = map(region_of, store.list_folders(MEM_WAL_FOLDER))
-    regions = [region for region in folders if region is not None]
+    regions = region_ids(store)
 
     def says_so(place: int) -> bool:
         region = regions[place]

@@ -11,7 +11,6 @@ from memwal_sql.errors import MemWalError, NotFoundError, TornEntryError
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.open_writers import live_writer
 from memwal_sql.storage.objects.concurrent import map_remote
-from memwal_sql.storage.paths import MEM_WAL_FOLDER, region_of
 from memwal_sql.storage.records.intent import Intent
 from memwal_sql.storage.records.transactions import (
     TransactionRecord,
@@ -19,7 +18,7 @@ from memwal_sql.storage.records.transactions import (
     attempt_of,
     utc_now,
 )
-from memwal_sql.storage.region.versions import RegionManifests
+from memwal_sql.storage.region.versions import RegionManifests, region_ids
 from memwal_sql.storage.wal.log import WalEntry
 from memwal_sql.table import Table
 
@@ -50,8 +49,7 @@ def traced(
     Raises as `Wal.read` and `Verdicts.verdict` do.
     """
     name = attempt_of(given)[0]
-    folders = map(region_of, context.store.list_folders(MEM_WAL_FOLDER))
-    regions = [region for region in folders if region is not None]
+    regions = region_ids(context.store)
 
     def find(region: UUID) -> TransactionRecord | None:
         wal = context.wal(region)

@@ -21,10 +21,9 @@ from memwal_sql.maintain.gc.parts import Parts, PartState
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.objects.concurrent import map_remote
 from memwal_sql.storage.objects.store_time import store_time
-from memwal_sql.storage.paths import MEM_WAL_FOLDER, region_of
 from memwal_sql.storage.records.table import Records, record_drop
 from memwal_sql.storage.records.transactions import LONGEST_SECONDS, TransactionRecord, Transactions
-from memwal_sql.storage.region.versions import RegionManifests
+from memwal_sql.storage.region.versions import RegionManifests, region_ids
 from memwal_sql.storage.retries import with_retries
 from memwal_sql.write.claim import fence_out
 
@@ -39,8 +38,7 @@ def settle_and_hand_over(context: TableContext) -> frozenset[str]:
     """
     if context.record is not None:
         record_drop(context.store, context.record)
-    folders = map(region_of, context.store.list_folders(MEM_WAL_FOLDER))
-    regions = [region for region in folders if region is not None]
+    regions = region_ids(context.store)
     map_remote(context.store.remote, partial(_fence_out, context), regions)
     records = Transactions(context.store)
     listed = records.listed()

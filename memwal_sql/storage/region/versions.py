@@ -69,6 +69,13 @@ class ManifestConflictError(ConflictError):
         self.latest = latest
 
 
+def region_ids(store: ObjectStore) -> list[UUID]:
+    """The regions that have a folder, in no order; a region that is being made may lack a
+    manifest."""
+    folders = map(paths.region_of, store.list_folders(paths.MEM_WAL_FOLDER))
+    return [region for region in folders if region is not None]
+
+
 class RegionManifests:
     """The versions of one region's manifest in a store.
 
