@@ -124,11 +124,15 @@ class Registered(NamedTuple):
     field_ids: Mapping[str, int] = NO_IDS
 
     @property
+    def has_columns(self) -> bool:
+        """Whether the table still has the columns that the session sees."""
+        table = self.table
+        return has_known(table.schema, self.columns, table.field_ids, self.field_ids)
+
+    @property
     def seen(self) -> pa.Schema:
         """The columns that a search sees: those of the session, if the table still has them."""
-        now = self.table.schema
-        ids = self.table.field_ids, self.field_ids
-        return self.columns if has_known(now, self.columns, *ids) else now
+        return self.columns if self.has_columns else self.table.schema
 
     def is_in(self, session: SessionContext) -> bool:
         """Whether the session has this table, and no other, under its name."""

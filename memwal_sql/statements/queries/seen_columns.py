@@ -7,7 +7,6 @@ from collections.abc import Callable
 import datafusion
 import pyarrow as pa
 
-from exec_nodes.evolution.known import has_known
 from memwal_sql.errors import MemWalError, ReopenError, RetryError
 from memwal_sql.session.provider import other_columns
 from memwal_sql.session.table_functions import Registered, TableName, search_functions
@@ -20,21 +19,15 @@ def check_columns(ctx: datafusion.SessionContext, registration: Registered) -> N
     """Raise ReopenError if a table is known to have other columns than the session sees, so that
     its rows can't be written."""
     now = registration.table.schema
-    if not now.equals(registration.columns) or not _is_known(registration):
+    if not now.equals(registration.columns) or not registration.has_columns:
         inside = search_functions(ctx).slot.open is not None
         raise other_columns(registration.name, registration.columns, now, inside=inside)
 
 
 def check_known(ctx: datafusion.SessionContext, registration: Registered) -> None:
     """The same for reading it, which needs the columns that the session sees and no others."""
-    if not _is_known(registration):
+    if not registration.has_columns:
         check_columns(ctx, registration)
-
-
-def _is_known(registration: Registered) -> bool:
-    table = registration.table
-    ids = table.field_ids, registration.field_ids
-    return has_known(table.schema, registration.columns, *ids)
 
 
 def columns_changed(
