@@ -45,8 +45,8 @@ def run_transaction_word(
         was_refused, functions.slot.begin_refused = functions.slot.begin_refused, False
         if was_refused and tree.action == "ROLLBACK":
             return pa.table({})
-        message = "no transaction is open: BEGIN begins one"
-        raise statement.error("the BEGIN was refused, so " * was_refused + message, at)
+        why = "the BEGIN was refused, so " if was_refused else ""
+        raise statement.error(f"{why}no transaction is open: BEGIN begins one", at)
     functions.slot.open = None
     if tree.action == "ROLLBACK":
         transaction.rollback()

@@ -56,7 +56,7 @@ class TextForms:
     decimal: DecimalText | None = None
 
     def check(self) -> None:
-        """Raise InvalidCallError for a form that is none."""
+        """Raise InvalidCallError for an unknown form."""
         choices = {"binary": (self.binary, _DECODERS), "decimal": (self.decimal, _DECIMALS)}
         for name, (form, forms) in choices.items():
             if form is not None and form not in forms:
@@ -73,7 +73,7 @@ class Messages:
     def __init__(
         self, schema: pa.Schema, primary_key: Sequence[str], op: str, forms: TextForms
     ) -> None:
-        """Raises InvalidCallError for forms that are none."""
+        """Raises InvalidCallError for an unknown form."""
         forms.check()
         self._columns = frozenset(schema.names)
         self._primary_key = tuple(primary_key)

@@ -69,7 +69,7 @@ TOLD = {
     "names exchanged": "the order is ['id', 'b', 'a']",
     "other type": "'b' is int64, and was string",
 }
-# All columns of then are there, by their ids, with their names and types: what only reads goes on.
+# The table keeps the old columns, with their ids, names and types: statements that only read go on.
 KEPT = {"added"}
 
 
