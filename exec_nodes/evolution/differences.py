@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 
 import pyarrow as pa
 
@@ -17,6 +17,14 @@ def differences(before: pa.Schema, now: pa.Schema) -> str:
     parts = list(_differences(before, now))
     more = f"; and {len(parts) - _MOST} more" if len(parts) > _MOST else ""
     return "; ".join(parts[:_MOST]) + more
+
+
+def with_ids(schema: pa.Schema, ids: Mapping[str, int]) -> pa.Schema:
+    """The schema, whose columns have their ids by name in their metadata, if all are known."""
+    if not ids.keys() >= set(schema.names):
+        return schema
+    key = FIELD_ID_KEY
+    return pa.schema([f.with_metadata({key: b"%d" % ids[f.name]}) for f in schema])
 
 
 def _differences(before: pa.Schema, now: pa.Schema) -> Iterator[str]:
@@ -38,7 +46,7 @@ def _differences(before: pa.Schema, now: pa.Schema) -> Iterator[str]:
             yield f"{new.name!r} {new.type} was added"
     if then.keys() == fields.keys() and list(then) != list(fields):
         yield f"the order is {now.names}"
-    if before.equals(now):
+    if then.keys() == fields.keys() and before.equals(now):
         yield "fields inside columns were dropped, and others of their names added"
 
 

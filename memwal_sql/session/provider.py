@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from exec_nodes.evolution.differences import differences
+from exec_nodes.evolution.differences import differences, with_ids
 from exec_nodes.evolution.known import has_known, widened_since
 from exec_nodes.node import Node
 from exec_nodes.vectors.column import Metric
@@ -245,9 +245,10 @@ def of_columns(
     ones; it may have others. `name` is what a table with these columns was registered as, if
     anything. The snapshot may be that of a transaction, and then is `inside`. Raises
     ReopenError."""
-    current = snapshot.info.schema
-    if has_known(current, schema, snapshot.info.field_ids, field_ids):
+    info = snapshot.info
+    if has_known(info.schema, schema, info.field_ids, field_ids):
         return snapshot
+    schema, current = with_ids(schema, field_ids), with_ids(info.schema, info.field_ids)
     if name is None:
         raise ReopenError(
             "the columns of a table have changed since this query, or a view in it, was made "

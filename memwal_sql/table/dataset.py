@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 from pyarrow.dataset import FileSystemDataset, IpcFileFormat, Scanner
 from pyarrow.fs import LocalFileSystem
 
-from exec_nodes.evolution.known import known_stream
 from memwal_sql.errors import UnsupportedError
 
 # The name of a file that is not there: Arrow's error says it.
@@ -36,7 +35,7 @@ class TableDataset(FileSystemDataset):  # type: ignore[misc]  # pyarrow has no t
     def __init__(
         self, schema: pa.Schema, scan: Callable[[Sequence[str]], pa.RecordBatchReader]
     ) -> None:
-        """`scan` gives the rows with some columns."""
+        """`scan` gives the rows with some columns of `schema`, in its types."""
         form = IpcFileFormat()
         super().__init__([form.make_fragment(_NO_FILE, LocalFileSystem())], schema, form)
         self._scan = scan
@@ -51,9 +50,7 @@ class TableDataset(FileSystemDataset):  # type: ignore[misc]  # pyarrow has no t
         names = self.schema.names
         if columns is not None:
             names = _needed(names, self.schema, columns, filter)
-        target = pa.schema([self.schema.field(name) for name in names])
-        rows = known_stream(self._scan(names), target)
-        return Scanner.from_batches(rows, columns=columns, filter=filter, **options)
+        return Scanner.from_batches(self._scan(names), columns=columns, filter=filter, **options)
 
     def filter(self, _: pc.Expression) -> NoReturn:
         """Raise UnsupportedError."""

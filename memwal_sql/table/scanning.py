@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyarrow.dataset import Dataset
 
-from exec_nodes.evolution.known import known_stream
+from exec_nodes.evolution.differences import differences, with_ids
+from exec_nodes.evolution.known import has_known, known_stream
 from exec_nodes.node import Node
 from memwal_native import MountedTable
-from memwal_sql.errors import InvalidCallError, UnsupportedError
+from memwal_sql.errors import InvalidCallError, ReopenError, UnsupportedError
 from memwal_sql.read.planning import batches, opened, scan, stream, watched
 from memwal_sql.read.snapshots import Consistency
 from memwal_sql.session.filter_text import datafusion_scan, pushed_filters
@@ -23,7 +24,7 @@ from memwal_sql.state.base_table import BaseTable
 from memwal_sql.table.dataset import TableDataset
 from memwal_sql.table.lazy_frame import lazy_frame
 from memwal_sql.table.writing import WrittenTable
-from planner.model import Query, Snapshot
+from planner.model import Query, Snapshot, TableInfo
 
 T = TypeVar("T")
 
@@ -97,17 +98,17 @@ class ScannedTable(WrittenTable):
             raise UnsupportedError("polars is not installed: pip install polars") from error
         if not lazy:
             return polars.from_arrow(self.to_arrow(columns, filter, limit, consistency))
-        names = self._columns(columns, self.schema)
-        schema = pa.schema([self.schema.field(name) for name in names])
+        then = self.info
+        names = self._columns(columns, then.schema)
+        schema = pa.schema([then.schema.field(name) for name in names])
 
         def scan(
             names: Sequence[str] | None, condition: str | None, most: int | None
         ) -> pa.RecordBatchReader:
             conditions = [f"({text})" for text in (filter, condition) if text is not None]
             names = schema.names if names is None else names
-            target = pa.schema([schema.field(name) for name in names])
             text = " AND ".join(conditions) or None
-            return known_stream(self.scan(names, text, most, consistency), target)
+            return self._known(then, text, consistency, names, most)
 
         frame = lazy_frame(polars, schema, scan)
         return frame if limit is None else frame.head(limit)
@@ -123,8 +124,8 @@ class ScannedTable(WrittenTable):
         Only the columns that a query names are read, and rows that do not meet its conditions do
         not go over; which parts of the table are read depends on `filter` alone.
         """
-        scan = partial(self.scan, filter=filter, consistency=consistency)
-        return TableDataset(self.schema, scan)
+        then = self.info
+        return TableDataset(then.schema, partial(self._known, then, filter, consistency))
 
     def count_rows(
         self,
@@ -163,6 +164,19 @@ class ScannedTable(WrittenTable):
         provider = MountedTable(TableProvider(self.uri, self))
         return provider.__datafusion_table_provider__(session)
 
+    def _known(
+        self,
+        then: TableInfo,
+        condition: str | None,
+        consistency: Consistency,
+        columns: Sequence[str],
+        limit: int | None = None,
+    ) -> pa.RecordBatchReader:
+        """The rows of `scan`, for a reader that was made when the table had the columns `then`, in
+        their types of then. Raises ReopenError where it has one of them no more."""
+        read = partial(known_stream, known=pa.schema([then.schema.field(c) for c in columns]))
+        return self._scanned(read, columns, condition, limit, consistency, then)
+
     def _scanned(
         self,
         use: Callable[[pa.RecordBatchReader], T],
@@ -170,6 +184,7 @@ class ScannedTable(WrittenTable):
         condition: str | None,
         limit: int | None,
         consistency: str,
+        then: TableInfo | None = None,
     ) -> T:
         """The result of `use` for the rows; it is called again if files were deleted meanwhile."""
         if limit is not None and (
@@ -179,10 +194,13 @@ class ScannedTable(WrittenTable):
 
         def scanned(base: BaseTable) -> T:
             schema = base.info.schema
+            self._check_known(then, base.info)
             names = self._columns(columns, schema)
             filters = () if condition is None else pushed_filters(condition, schema)
             if filters is None:
-                return use(datafusion_scan(self, names, str(condition), limit, consistency))
+                rows = datafusion_scan(self, names, str(condition), limit, consistency)
+                self._check_known(then, self.info)  # it goes on with the columns of now
+                return use(rows)
 
             def plan(snapshot: Snapshot) -> Node:
                 return scan(Query(names, analyzed(filters, snapshot), limit), snapshot)
@@ -193,6 +211,16 @@ class ScannedTable(WrittenTable):
             return use(stream(node, limit))
 
         return self._collector.query(consistency, scanned)
+
+    def _check_known(self, then: TableInfo | None, now: TableInfo) -> None:
+        """Raise ReopenError for a reader that knows columns which the table does not have now."""
+        if then is None or has_known(now.schema, then.schema, now.field_ids, then.field_ids):
+            return
+        before, current = (with_ids(each.schema, each.field_ids) for each in (then, now))
+        raise ReopenError(
+            f"the columns of {self.uri} have changed since this frame or dataset was made "
+            f"({differences(before, current)}): make it again"
+        )
 
 
 def _count(rows: Iterable[pa.RecordBatch]) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import datafusion
 import pyarrow as pa
 
+from exec_nodes.evolution.differences import with_ids
 from memwal_sql.errors import MemWalError, ReopenError, RetryError
 from memwal_sql.session.provider import other_columns
 from memwal_sql.session.table_functions import Registered, TableName, search_functions
@@ -21,7 +22,9 @@ def check_columns(ctx: datafusion.SessionContext, registration: Registered) -> N
     now = registration.table.schema
     if not now.equals(registration.columns) or not registration.has_columns:
         inside = search_functions(ctx).slot.open is not None
-        raise other_columns(registration.name, registration.columns, now, inside=inside)
+        then = with_ids(registration.columns, registration.field_ids)
+        now = with_ids(now, registration.table.field_ids)
+        raise other_columns(registration.name, then, now, inside=inside)
 
 
 def check_known(ctx: datafusion.SessionContext, registration: Registered) -> None:
