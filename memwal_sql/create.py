@@ -411,7 +411,8 @@ def enable(
     copied = read_details(store, dataset)
     marked = marked_with(dataset.schema)
     # A record comes before an index; this one is read again, as others may have made both just now.
-    if copied is not None and (marked is None or read_record(store) is not None):
+    is_copy = copied is not None and (marked is not None or copied.is_copy)
+    if copied is not None and not (is_copy and read_record(store) is None):
         raise InvalidCallError(f"{uri} has a MemWAL index already: open_table opens it")
     keys, spec = key_and_spec(uri, dataset, primary_key, regions)
     if regions_left:

@@ -140,7 +140,13 @@ def load_base(context: TableContext, dataset: Any, before: TableInfo | None = No
     ):
         metadata = dataset.schema.metadata
         primary_key = primary_key_of(dataset.schema)
-    check_incarnation(context.store, metadata, has_index=details is not None, record=context.record)
+    check_incarnation(
+        context.store,
+        metadata,
+        has_index=details is not None,
+        is_copy=details is not None and details.is_copy,
+        record=context.record,
+    )
     first = context.first_version
     if first is not None and read_etag(context.store, 1) not in (first, None):
         raise made_again(context.uri)

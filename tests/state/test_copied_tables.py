@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from uuid import uuid4
 
 import lance
 import pyarrow as pa
@@ -14,6 +15,7 @@ import memwal_sql as mw
 from memwal_sql.maintain.details import mark_only
 from memwal_sql.storage.base.merge_token import pass_shard, token
 from tests.each import each
+from tests.interop.native import create_native, native_schema, native_writer
 from tests.model.merging import manifests
 from tests.model.writing import flush_rows, merge_rows, upsert_rows
 
@@ -76,6 +78,31 @@ def test_check_takes_no_version_of_the_source_for_one_of_the_copy(
     copy = COPIES[how](lance.dataset(uri), f"{uri}-copy")
     with mw.enable(copy, regions=[mw.bucket("id", buckets)]) as own:
         assert not own.check().findings
+
+
+def _put(uri: str, rows: pa.Table) -> None:
+    with native_writer(uri, uuid4()) as writer:
+        writer.put(rows)
+
+
+@each("how", COPIES)
+def test_a_copy_of_a_native_table_is_refused_until_it_is_written(how: str, uri: str) -> None:
+    """It has no mark of ours: Lance's manifest says that it is a copy."""
+    rows = pa.table({"id": [1, 2], "v": ["base", "base"]}, native_schema(SCHEMA, ["id"]))
+    create_native(uri, rows, ["id"])
+    _put(uri, rows.slice(1).set_column(1, "v", pa.array(["logged"])))
+    assert mw.open_table(uri).get(2)["v"].to_pylist() == ["logged"]
+    copy = COPIES[how](lance.dataset(uri), f"{uri}-copy")
+    with pytest.raises(mw.TableReplacedError, match=r"lacks the folder _mem_wal.*enable\(uri\)"):
+        mw.open_table(copy)
+    with mw.enable(copy) as own:
+        assert own.get(2)["v"].to_pylist() == ["base"] and not own.check().findings
+    if how != "branch":  # the name is taken
+        copy = COPIES[how](lance.dataset(uri), f"{uri}-other")
+        _put(copy, rows.slice(1).set_column(1, "v", pa.array(["own"])))
+        with mw.open_table(copy) as table:
+            assert table.get(2)["v"].to_pylist() == ["own"]
+            assert "clone or a branch" in str(table.check())
 
 
 def test_a_copy_of_half_a_merge_is_not_enabled(uri: str) -> None:

@@ -21,6 +21,7 @@ from memwal_sql.maintain.checks.findings import (
 from memwal_sql.maintain.checks.state import CheckState
 from memwal_sql.state.defaults import default_of
 from memwal_sql.storage.base.index_identity import is_own
+from memwal_sql.storage.base.manifest import CLONE
 from memwal_sql.storage.base.memwal_index import IndexDetails
 from memwal_sql.storage.base.merge_token import regions_in
 from memwal_sql.storage.base.refs import tags_of
@@ -28,6 +29,7 @@ from memwal_sql.storage.base.versions import BaseVersion, recorded_manifests
 from memwal_sql.storage.objects.memory import is_in_memory
 from memwal_sql.storage.paths import base_manifest_path
 from memwal_sql.storage.records.gc_watermarks import read_watermarks
+from memwal_sql.storage.records.table import read_record
 from memwal_sql.storage.region.manifest import RegionManifest
 
 _REGION_FROM_A_COPY = "restore its folder in _mem_wal from a copy; without one, its rows are lost"
@@ -74,6 +76,7 @@ def check_merge_progress(state: CheckState) -> Iterator[Finding | Probe]:
     regions = {region.region_id: region for region in state.regions}
     other = _other_index(state, where)
     yield from other
+    yield from _copied(state, where)
     for region_id, merged in regions_in(state.base.details.merged_generations).items():
         if region_id not in state.survey.regions:
             what = f"generation {merged} of region {region_id} was merged, but the region is gone"
@@ -125,6 +128,19 @@ def _other_index(state: CheckState, where: str) -> list[Finding]:
             "how",
         )
     ]
+
+
+def _copied(state: CheckState, where: str) -> Iterator[Finding]:
+    """A clone of a native table is refused until a native program has written to it."""
+    versions = [each for each in state.versions.values() if isinstance(each, BaseVersion)]
+    is_copy = state.base.found.is_copy or any(each.operation == CLONE for each in versions)
+    if is_copy and read_record(state.store) is None:
+        yield warning(
+            where,
+            "the table is a clone or a branch that plain Lance has made of another one: rows of "
+            "that which were not merged then are not here",
+            "copy that table's whole folder instead, if they are missed",
+        )
 
 
 def _collected(state: CheckState, where: str) -> Iterator[Finding]:

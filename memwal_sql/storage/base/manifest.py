@@ -33,6 +33,9 @@ _MAGIC = b"LANC"
 _NO_PARENT = -1
 _LAST_FRAGMENT = 2**32 - 1  # its number is one half of a row address
 
+CLONE = "clone"
+"""The operation that makes the first version of a clone or a branch."""
+
 MOVED = "memwal_sql:moved"
 """The property of a commit that moves rows of generations into the base table, which Lance's name
 of the operation does not say."""
@@ -46,7 +49,8 @@ class IndexSection:
 
     `operation` is what made the version, as `Transaction` in `lance_table.proto` calls it, or
     `MOVED`; None for others and where the manifest does not say. `timestamp` is when it was
-    committed, in seconds since 1970, by its committer's clock.
+    committed, in seconds since 1970, by its committer's clock. `is_copy`: Lance has made it as a
+    clone or a branch of another table, as far as the version says so.
     """
 
     path: str
@@ -56,6 +60,7 @@ class IndexSection:
     operation: str | None
     timestamp: float
     stamp: Hashable
+    is_copy: bool
 
 
 def read_index_section(store: ObjectStore, version: int) -> IndexSection:
@@ -81,9 +86,12 @@ def read_index_section(store: ObjectStore, version: int) -> IndexSection:
                 operation = MOVED
         written = manifest.timestamp
         whole_number(written.seconds, 0, LAST_SECOND)
+    is_copy = operation == CLONE or any(base.is_dataset_root for base in manifest.base_paths)
     rows_tag = _tag_of([*manifest.fields, b"", *manifest.fragments])
     timestamp = written.seconds + written.nanos / 1e9
-    return IndexSection(file.path, file.etag, rows_tag, indices, operation, timestamp, file.stamp)
+    return IndexSection(
+        file.path, file.etag, rows_tag, indices, operation, timestamp, file.stamp, is_copy
+    )
 
 
 def read_fragment_ids(store: ObjectStore, version: int) -> frozenset[int]:

@@ -65,8 +65,8 @@ class FoundDetails:
     """Details as read. Caches are keyed by `etag`, that of the manifest file, or by `rows_tag`,
     which tells the rows of a version: its number can come again with others (protocol rule 16).
     `segments` are the uuids of what the version has of all other indexes, `recipes` what they were
-    made by, `operation` is what made the version, `path` and `stamp` are those of its file, see
-    `IndexSection`."""
+    made by, `operation` is what made the version, `path` and `stamp` are those of its file, and
+    for `is_copy` too, see `IndexSection`."""
 
     details: IndexDetails
     etag: str
@@ -76,6 +76,7 @@ class FoundDetails:
     operation: str | None = None
     path: str = ""
     stamp: Hashable = None
+    is_copy: bool = False
 
     def has_same_rows_as(self, before: FoundDetails) -> bool:
         """Whether readers of this version and of the one right `before` it see the same rows, look
@@ -126,6 +127,7 @@ def details_in(section: IndexSection) -> FoundDetails | None:
                 section.operation,
                 section.path,
                 section.stamp,
+                section.is_copy,
             )
     return None
 

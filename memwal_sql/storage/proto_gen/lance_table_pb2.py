@@ -16,7 +16,7 @@ from google.protobuf import any_pb2 as google_dot_protobuf_dot_any__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n.memwal_sql/storage/proto_gen/lance_table.proto\x12\x12memwal_sql.storage\x1a\x19google/protobuf/any.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x95\x02\n\rTableManifest\x12\x0e\n\x06\x66ields\x18\x01 \x03(\x0c\x12\x11\n\tfragments\x18\x02 \x03(\x0c\x12\x0f\n\x07version\x18\x03 \x01(\x04\x12\x1a\n\rindex_section\x18\x06 \x01(\x04H\x00\x88\x01\x01\x12-\n\ttimestamp\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x39\n\x0ewriter_version\x18\r \x01(\x0b\x32!.memwal_sql.storage.WriterVersion\x12 \n\x13transaction_section\x18\x17 \x01(\x04H\x01\x88\x01\x01\x42\x10\n\x0e_index_sectionB\x16\n\x14_transaction_section\"1\n\rWriterVersion\x12\x0f\n\x07library\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\"%\n\x08\x46ragment\x12\n\n\x02id\x18\x01 \x01(\x04\x12\r\n\x05\x66iles\x18\x02 \x03(\x0c\"\x8e\x02\n\x0bTransaction\x12Z\n\x16transaction_properties\x18\x04 \x03(\x0b\x32:.memwal_sql.storage.Transaction.TransactionPropertiesEntry\x12\x16\n\x0c\x63reate_index\x18g \x01(\x0cH\x00\x12\x11\n\x07rewrite\x18h \x01(\x0cH\x00\x12\x1b\n\x11reserve_fragments\x18k \x01(\x0cH\x00\x12\x10\n\x06update\x18l \x01(\x0cH\x00\x1a<\n\x1aTransactionPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0b\n\toperation\"B\n\x0cIndexSection\x12\x32\n\x07indices\x18\x01 \x03(\x0b\x32!.memwal_sql.storage.IndexMetadata\"\xc8\x01\n\rIndexMetadata\x12\x0c\n\x04uuid\x18\x01 \x01(\x0c\x12\x0e\n\x06\x66ields\x18\x02 \x03(\x05\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x17\n\x0f\x64\x61taset_version\x18\x04 \x01(\x04\x12\x17\n\x0f\x66ragment_bitmap\x18\x05 \x01(\x0c\x12+\n\rindex_details\x18\x06 \x01(\x0b\x32\x14.google.protobuf.Any\x12\x1a\n\rindex_version\x18\x07 \x01(\x05H\x00\x88\x01\x01\x42\x10\n\x0e_index_version\"\x11\n\x0f\x41nyIndexDetails\":\n\x0bSchemaField\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\n\n\x02id\x18\x03 \x01(\x05\x12\x11\n\tparent_id\x18\x04 \x01(\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n.memwal_sql/storage/proto_gen/lance_table.proto\x12\x12memwal_sql.storage\x1a\x19google/protobuf/any.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc7\x02\n\rTableManifest\x12\x0e\n\x06\x66ields\x18\x01 \x03(\x0c\x12\x11\n\tfragments\x18\x02 \x03(\x0c\x12\x0f\n\x07version\x18\x03 \x01(\x04\x12\x1a\n\rindex_section\x18\x06 \x01(\x04H\x00\x88\x01\x01\x12-\n\ttimestamp\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x39\n\x0ewriter_version\x18\r \x01(\x0b\x32!.memwal_sql.storage.WriterVersion\x12\x30\n\nbase_paths\x18\x12 \x03(\x0b\x32\x1c.memwal_sql.storage.BasePath\x12 \n\x13transaction_section\x18\x17 \x01(\x04H\x01\x88\x01\x01\x42\x10\n\x0e_index_sectionB\x16\n\x14_transaction_section\"#\n\x08\x42\x61sePath\x12\x17\n\x0fis_dataset_root\x18\x03 \x01(\x08\"1\n\rWriterVersion\x12\x0f\n\x07library\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\"%\n\x08\x46ragment\x12\n\n\x02id\x18\x01 \x01(\x04\x12\r\n\x05\x66iles\x18\x02 \x03(\x0c\"\x9f\x02\n\x0bTransaction\x12Z\n\x16transaction_properties\x18\x04 \x03(\x0b\x32:.memwal_sql.storage.Transaction.TransactionPropertiesEntry\x12\x16\n\x0c\x63reate_index\x18g \x01(\x0cH\x00\x12\x11\n\x07rewrite\x18h \x01(\x0cH\x00\x12\x1b\n\x11reserve_fragments\x18k \x01(\x0cH\x00\x12\x10\n\x06update\x18l \x01(\x0cH\x00\x12\x0f\n\x05\x63lone\x18q \x01(\x0cH\x00\x1a<\n\x1aTransactionPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0b\n\toperation\"B\n\x0cIndexSection\x12\x32\n\x07indices\x18\x01 \x03(\x0b\x32!.memwal_sql.storage.IndexMetadata\"\xc8\x01\n\rIndexMetadata\x12\x0c\n\x04uuid\x18\x01 \x01(\x0c\x12\x0e\n\x06\x66ields\x18\x02 \x03(\x05\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x17\n\x0f\x64\x61taset_version\x18\x04 \x01(\x04\x12\x17\n\x0f\x66ragment_bitmap\x18\x05 \x01(\x0c\x12+\n\rindex_details\x18\x06 \x01(\x0b\x32\x14.google.protobuf.Any\x12\x1a\n\rindex_version\x18\x07 \x01(\x05H\x00\x88\x01\x01\x42\x10\n\x0e_index_version\"\x11\n\x0f\x41nyIndexDetails\":\n\x0bSchemaField\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\n\n\x02id\x18\x03 \x01(\x05\x12\x11\n\tparent_id\x18\x04 \x01(\x05\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -26,21 +26,23 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TRANSACTION_TRANSACTIONPROPERTIESENTRY']._loaded_options = None
   _globals['_TRANSACTION_TRANSACTIONPROPERTIESENTRY']._serialized_options = b'8\001'
   _globals['_TABLEMANIFEST']._serialized_start=131
-  _globals['_TABLEMANIFEST']._serialized_end=408
-  _globals['_WRITERVERSION']._serialized_start=410
-  _globals['_WRITERVERSION']._serialized_end=459
-  _globals['_FRAGMENT']._serialized_start=461
-  _globals['_FRAGMENT']._serialized_end=498
-  _globals['_TRANSACTION']._serialized_start=501
-  _globals['_TRANSACTION']._serialized_end=771
-  _globals['_TRANSACTION_TRANSACTIONPROPERTIESENTRY']._serialized_start=698
-  _globals['_TRANSACTION_TRANSACTIONPROPERTIESENTRY']._serialized_end=758
-  _globals['_INDEXSECTION']._serialized_start=773
-  _globals['_INDEXSECTION']._serialized_end=839
-  _globals['_INDEXMETADATA']._serialized_start=842
-  _globals['_INDEXMETADATA']._serialized_end=1042
-  _globals['_ANYINDEXDETAILS']._serialized_start=1044
-  _globals['_ANYINDEXDETAILS']._serialized_end=1061
-  _globals['_SCHEMAFIELD']._serialized_start=1063
-  _globals['_SCHEMAFIELD']._serialized_end=1121
+  _globals['_TABLEMANIFEST']._serialized_end=458
+  _globals['_BASEPATH']._serialized_start=460
+  _globals['_BASEPATH']._serialized_end=495
+  _globals['_WRITERVERSION']._serialized_start=497
+  _globals['_WRITERVERSION']._serialized_end=546
+  _globals['_FRAGMENT']._serialized_start=548
+  _globals['_FRAGMENT']._serialized_end=585
+  _globals['_TRANSACTION']._serialized_start=588
+  _globals['_TRANSACTION']._serialized_end=875
+  _globals['_TRANSACTION_TRANSACTIONPROPERTIESENTRY']._serialized_start=802
+  _globals['_TRANSACTION_TRANSACTIONPROPERTIESENTRY']._serialized_end=862
+  _globals['_INDEXSECTION']._serialized_start=877
+  _globals['_INDEXSECTION']._serialized_end=943
+  _globals['_INDEXMETADATA']._serialized_start=946
+  _globals['_INDEXMETADATA']._serialized_end=1146
+  _globals['_ANYINDEXDETAILS']._serialized_start=1148
+  _globals['_ANYINDEXDETAILS']._serialized_end=1165
+  _globals['_SCHEMAFIELD']._serialized_start=1167
+  _globals['_SCHEMAFIELD']._serialized_end=1225
 # @@protoc_insertion_point(module_scope)

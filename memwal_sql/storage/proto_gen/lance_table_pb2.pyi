@@ -8,13 +8,14 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class TableManifest(_message.Message):
-    __slots__ = ("fields", "fragments", "version", "index_section", "timestamp", "writer_version", "transaction_section")
+    __slots__ = ("fields", "fragments", "version", "index_section", "timestamp", "writer_version", "base_paths", "transaction_section")
     FIELDS_FIELD_NUMBER: _ClassVar[int]
     FRAGMENTS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     INDEX_SECTION_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
     WRITER_VERSION_FIELD_NUMBER: _ClassVar[int]
+    BASE_PATHS_FIELD_NUMBER: _ClassVar[int]
     TRANSACTION_SECTION_FIELD_NUMBER: _ClassVar[int]
     fields: _containers.RepeatedScalarFieldContainer[bytes]
     fragments: _containers.RepeatedScalarFieldContainer[bytes]
@@ -22,8 +23,15 @@ class TableManifest(_message.Message):
     index_section: int
     timestamp: _timestamp_pb2.Timestamp
     writer_version: WriterVersion
+    base_paths: _containers.RepeatedCompositeFieldContainer[BasePath]
     transaction_section: int
-    def __init__(self, fields: _Optional[_Iterable[bytes]] = ..., fragments: _Optional[_Iterable[bytes]] = ..., version: _Optional[int] = ..., index_section: _Optional[int] = ..., timestamp: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., writer_version: _Optional[_Union[WriterVersion, _Mapping]] = ..., transaction_section: _Optional[int] = ...) -> None: ...
+    def __init__(self, fields: _Optional[_Iterable[bytes]] = ..., fragments: _Optional[_Iterable[bytes]] = ..., version: _Optional[int] = ..., index_section: _Optional[int] = ..., timestamp: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., writer_version: _Optional[_Union[WriterVersion, _Mapping]] = ..., base_paths: _Optional[_Iterable[_Union[BasePath, _Mapping]]] = ..., transaction_section: _Optional[int] = ...) -> None: ...
+
+class BasePath(_message.Message):
+    __slots__ = ("is_dataset_root",)
+    IS_DATASET_ROOT_FIELD_NUMBER: _ClassVar[int]
+    is_dataset_root: bool
+    def __init__(self, is_dataset_root: _Optional[bool] = ...) -> None: ...
 
 class WriterVersion(_message.Message):
     __slots__ = ("library", "version")
@@ -42,7 +50,7 @@ class Fragment(_message.Message):
     def __init__(self, id: _Optional[int] = ..., files: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Transaction(_message.Message):
-    __slots__ = ("transaction_properties", "create_index", "rewrite", "reserve_fragments", "update")
+    __slots__ = ("transaction_properties", "create_index", "rewrite", "reserve_fragments", "update", "clone")
     class TransactionPropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -55,12 +63,14 @@ class Transaction(_message.Message):
     REWRITE_FIELD_NUMBER: _ClassVar[int]
     RESERVE_FRAGMENTS_FIELD_NUMBER: _ClassVar[int]
     UPDATE_FIELD_NUMBER: _ClassVar[int]
+    CLONE_FIELD_NUMBER: _ClassVar[int]
     transaction_properties: _containers.ScalarMap[str, str]
     create_index: bytes
     rewrite: bytes
     reserve_fragments: bytes
     update: bytes
-    def __init__(self, transaction_properties: _Optional[_Mapping[str, str]] = ..., create_index: _Optional[bytes] = ..., rewrite: _Optional[bytes] = ..., reserve_fragments: _Optional[bytes] = ..., update: _Optional[bytes] = ...) -> None: ...
+    clone: bytes
+    def __init__(self, transaction_properties: _Optional[_Mapping[str, str]] = ..., create_index: _Optional[bytes] = ..., rewrite: _Optional[bytes] = ..., reserve_fragments: _Optional[bytes] = ..., update: _Optional[bytes] = ..., clone: _Optional[bytes] = ...) -> None: ...
 
 class IndexSection(_message.Message):
     __slots__ = ("indices",)

@@ -39,7 +39,7 @@ from memwal_sql.storage.objects.create_once import settle_put
 from memwal_sql.storage.objects.options import COMMIT_LOG
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.objects.two_phase import TwoPhaseStore
-from memwal_sql.storage.paths import RECORD_FOLDER
+from memwal_sql.storage.paths import MEM_WAL_FOLDER, RECORD_FOLDER
 
 INCARNATION_KEY = b"memwal_sql:incarnation"
 UPGRADE_KEY = "upgrade"
@@ -282,23 +282,26 @@ def check_incarnation(
     metadata: Mapping[bytes, bytes] | None,
     *,
     has_index: bool,
+    is_copy: bool = False,
     record: TableRecord | None = None,
 ) -> None:
     """Raise `TableReplacedError` unless the regions of `store` belong to this base version, and
     `ReopenError` when they do, but `record` is of a table that was there before.
 
     `metadata` is the Arrow schema metadata of the base, `has_index` whether it has a MemWAL index.
-    Tables of native code have neither a record nor an incarnation, and pass. `record` saves reading
-    it again.
+    Tables of native code have neither a record nor an incarnation, and pass, unless this `is_copy`
+    of one that Lance has made, and nobody has written to it. `record` saves reading it again.
     """
     stamp = (metadata or {}).get(INCARNATION_KEY, b"").decode(errors="replace")
     record = record or read_record(store)
     if record is None:
-        if stamp and has_index:  # a table's record comes before its index
+        is_clone = is_copy and not store.list_folders(MEM_WAL_FOLDER)
+        if has_index and (stamp or is_clone):  # a table's record comes before its index
             raise TableReplacedError(
-                f"{store.uri} lacks the folder {RECORD_FOLDER}, as a clone or a branch made by "
-                "plain Lance does, which has only the rows that were merged: copy the table's whole"
-                " folder; or memwal_sql.enable(uri) makes it a table of its own, with these rows"
+                f"{store.uri} lacks the folder {RECORD_FOLDER if stamp else MEM_WAL_FOLDER}, as a "
+                "clone or a branch made by plain Lance does, which has only the rows that were "
+                "merged: copy the table's whole folder; or memwal_sql.enable(uri) makes it a table "
+                "of its own, with these rows"
             )
         return
     if has_index and stamp == str(record.incarnation):
