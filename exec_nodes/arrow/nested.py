@@ -9,10 +9,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from exec_nodes.arrow.arrays import is_list
-from exec_nodes.base.errors import InvalidCallError
+from exec_nodes.base.errors import InvalidCallError, UnsupportedError
 
 # Arrow hands over no schema of more than 64 levels, of which it counts the table as one.
 MOST_LEVELS = 60
+# A null of a type of a fixed size takes as many bytes as a value, also in rows of a file that lacks
+# the column.
+MOST_ROW_BYTES = 16 << 20
 
 
 def check_levels(schema: pa.Schema) -> None:
@@ -29,6 +32,32 @@ def check_levels(schema: pa.Schema) -> None:
                 f"column {column.name!r} has a type of more than {MOST_LEVELS} levels, the most "
                 "that Arrow hands over: store it as JSON, or as several columns"
             )
+
+
+def check_width(schema: pa.Schema) -> None:
+    """Raise UnsupportedError for columns of types of a fixed size that take too much in each row,
+    such as a list of 999,999,999 numbers."""
+    widths = {field.name: _width(field.type) for field in schema}
+    if sum(widths.values()) > MOST_ROW_BYTES:
+        name = max(widths, key=widths.__getitem__)
+        raise UnsupportedError(
+            f"column {name!r} of type {schema.field(name).type} takes {widths[name]:,} bytes in "
+            f"each row, null or not: {MOST_ROW_BYTES:,} are the most for all columns together; "
+            "make it a list or binary of any length"
+        )
+
+
+def _width(kind: pa.DataType) -> int:
+    """The bytes of a null, with one element in each list of any length."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _width(kind.storage_type)
+    if pa.types.is_nested(kind):
+        count = kind.list_size if pa.types.is_fixed_size_list(kind) else 1
+        return int(count) * sum(_width(field.type) for field in inner_fields(kind))
+    try:
+        return int(kind.bit_width) // 8
+    except ValueError:
+        return 0
 
 
 def inner_fields(kind: pa.DataType) -> list[pa.Field]:

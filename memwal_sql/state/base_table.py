@@ -14,6 +14,7 @@ from urllib.parse import quote
 import lance
 import pyarrow as pa
 
+from exec_nodes.arrow.nested import check_width
 from exec_nodes.evolution.project import CurrentSchema
 from exec_nodes.lance.errors import BASE_NAME, bytes_of_lance, damaged, lance_errors
 from exec_nodes.sources.lance_source import LanceSource
@@ -116,9 +117,10 @@ def load_base(context: TableContext, dataset: Any, before: TableInfo | None = No
     """Read what a snapshot needs of `dataset`'s version; keeps `before` if it is still true.
 
     Raises InvalidCallError when it has no MemWAL index, ConflictError when it is from before the
-    table had one, and not the newest, RepairError when it has no primary key any more,
-    TableReplacedError when it lost its index to an overwrite (protocol rule 22), CorruptFileError
-    when its manifest is damaged, and ReopenError when another table is at this place now.
+    table had one, and not the newest, UnsupportedError for rows that are too wide, RepairError when
+    it has no primary key any more, TableReplacedError when it lost its index to an overwrite
+    (protocol rule 22), CorruptFileError when its manifest is damaged, and ReopenError when another
+    table is at this place now.
     """
     if not dataset.version:
         raise damaged(BASE_NAME, context.uri, "the manifest of its newest version holds zeros")
@@ -173,6 +175,8 @@ def load_base(context: TableContext, dataset: Any, before: TableInfo | None = No
     # Defaults are in the metadata.
     if before == info and before.schema.equals(schema, check_metadata=True):
         info = before
+    else:
+        check_width(schema)
     source = _source(context, dataset, details, info)
     indexes = BaseIndexes(
         dataset, lance_uri(context.uri), details.details, context.scope, context.storage_options

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 from lance.schema import LanceSchema
 
-from exec_nodes.arrow.nested import check_levels, inner_fields, with_inner_fields
+from exec_nodes.arrow.nested import check_levels, check_width, inner_fields, with_inner_fields
 from exec_nodes.keys.keys import check_key_type
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.state.defaults import DEFAULT_KEY, default_of
@@ -100,6 +100,7 @@ def check_schema(schema: pa.Schema, primary_key: Sequence[str]) -> None:
             "a backtick"
         )
     check_levels(schema)
+    check_width(schema)
     cut = [name for field in schema for name in _names_in(field) if "\0" in name]
     if cut:
         raise InvalidCallError(f"rename {cut}: Lance cuts names off at a NUL")

@@ -15,6 +15,7 @@ import memwal_sql as mw
 from memwal_sql.errors import InvalidCallError
 from planner.regions.field import RegionField
 from tests.each import each
+from tests.interop.native import create_native
 from tests.model.small_rows import SCHEMA, make_rows, refused
 
 INT64 = pa.int64()
@@ -52,6 +53,16 @@ TYPES = (
 NOT_STORED = ("column 'odd' of type", "can't be stored")
 # No scan gives the bytes of a blob.
 BLOBS = with_column("odd", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
+# Rows of more than 16 MiB, null or not.
+WIDE = (
+    pa.list_(pa.float32(), 4_194_305),
+    pa.list_(pa.float32(), 999_999_999),
+    pa.list_(pa.list_(pa.float64(), 2_000), 2_000),
+    pa.binary(2**25),
+    pa.struct([("v", pa.list_(pa.int8(), 2**25))]),
+    pa.list_(pa.list_(pa.int8(), 2**25)),
+    pa.fixed_shape_tensor(pa.float32(), (3_000, 3_000)),
+)
 KEYS: list[tuple[Any, tuple[str, ...]]] = [
     ([], ("primary key",)),
     ("nope", ("nope", "id")),
@@ -76,6 +87,12 @@ SCHEMAS: list[tuple[pa.Schema, Any, tuple[str, ...]]] = [
     (with_column("s", pa.struct([("\0a", pa.int8())])), "id", ("NUL",)),
     (with_column("s", pa.list_(pa.struct([("a\0b", pa.int8())]))), "id", ("NUL",)),
     *((with_column("odd", type_), "id", NOT_STORED) for type_ in TYPES),
+    *((with_column("odd", type_), "id", ("'odd'", "16,777,216 are the most")) for type_ in WIDE),
+    (
+        pa.schema([("id", INT64), *((f"v{i}", pa.binary(2**21)) for i in range(9))]),
+        "id",
+        ("16,777,216",),
+    ),
     (BLOBS, "id", (*NOT_STORED, "use large_binary")),
     (pa.schema({"id": pa.int64()}, {b"of": b"\xff"}), "id", ("UTF-8",)),
     (pa.schema({"id": pa.int64()}, {b"\xff": b"of"}), "id", ("UTF-8",)),
@@ -216,3 +233,18 @@ def test_a_table_of_the_legacy_format_is_enabled_once_it_is_rewritten(tmp_path: 
         mw.enable(old, primary_key="id")
     lance.write_dataset(lance.dataset(old), new, data_storage_version="stable")
     assert mw.enable(new, primary_key="id").scan().read_all().num_rows == 5
+
+
+def test_a_table_of_wider_rows_than_readers_have_room_for_is_not_opened(uri: str) -> None:
+    """A few bytes of a manifest would keep a read busy for minutes."""
+    rows = with_column("odd", WIDE[1]).empty_table()
+    create_native(uri, rows, ["id"], unsharded=True)
+    with pytest.raises(mw.UnsupportedError, match=r"'odd' of type.*16,777,216 are the most"):
+        mw.open_table(uri)
+    wide = pa.field("odd", pa.list_(pa.float32(), 4_000_000))
+    table = mw.create_table(f"{uri}-2", make_rows().schema.append(wide), "id")
+    with pytest.raises(mw.UnsupportedError, match="16,777,216 are the most"):
+        table.add_columns(wide.with_name("other"))
+    lance.dataset(table.uri).add_columns(wide.with_name("other"))
+    with pytest.raises(mw.UnsupportedError, match="16,777,216 are the most"):
+        table.count_rows()
