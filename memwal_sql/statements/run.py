@@ -177,7 +177,7 @@ def _answered(
     check_setting(statement)
     part = statement.sql.part
     text = edited(statement.source.text[: part.end], edits)[part.start :]
-    others = planned(ctx, text, parameters, options_of(allowed))
+    others = planned(ctx, text, parameters, options_of(allowed), immediate=True)
     if others.schema().names:
         return others
     with planning_errors():  # run now: nobody collects a frame without columns

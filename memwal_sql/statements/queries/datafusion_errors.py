@@ -42,6 +42,15 @@ _EXCLUDED = re.compile(
 )
 # Matches names of schemas, tables and columns that exist only while a statement runs.
 _INNER = re.compile(r'(?:datafusion\.)?"?memwal(?:\$statement\d+| given| source| row)"?\.?')
+# Matches errors for decimals with too many digits, as those of a sum.
+_DIGITS = re.compile(
+    r"^(?:Cast error: Cannot cast to Decimal128\((?P<cast>\d+), .*Overflowing on (?P<number>-?\d+)$"
+    r"|Invalid argument error: (?P<value>-?[\d.]+) is too large to store in a Decimal128 of "
+    r"precision (?P<most>\d+))"
+)
+# A sum of decimals, or an average, has at least so many digits where `wide_sums` computes it.
+_SUM_DIGITS = 33
+_SUM = ". A sum with more is sum(CAST(d AS DECIMAL(66, 2))), with the number of decimal places of d"
 _NAME = re.compile(r'^No field named "?([^"]+?)"?\.(?:\s|$)')
 _TABLE = re.compile("^table '.*' not found$")
 _PARAMETER = re.compile(r"^(?:Placeholder '|No value found for placeholder with name )\$(\w+)")
@@ -73,6 +82,10 @@ def error_of(error: Exception, text: str = "") -> MemWalError | None:
         return StatementError(
             "an aggregate or window function is not allowed here: compute it in a subquery"
         )
+    if (digits := _DIGITS.match(message)) is not None:
+        most = digits["cast"] or digits["most"]
+        shown = f"{digits['number'] or digits['value']} has more than {most} digits"
+        return StatementError(shown + _SUM if int(most) >= _SUM_DIGITS else shown)
     shown = without_insides(_NOISE.sub("", message.removeprefix(_NOT_IMPLEMENTED)))
     shown = shortened(shown, _MOST, _END).replace("\ncaused by\n", ": ").rstrip(".")
     if message.startswith(_NOT_IMPLEMENTED):

@@ -12,6 +12,7 @@ from exec_nodes.arrow.plain_values import without_missing
 from memwal_native.syntax import SqlParser
 from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.statements.queries.datafusion_errors import error_of
+from memwal_sql.statements.queries.decimal_sums import wide_sums
 
 QUERIES = (
     datafusion.SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
@@ -43,12 +44,26 @@ def planned(
     text: str,
     parameters: Mapping[str, Any],
     options: datafusion.SQLOptions = QUERIES,
+    *,
+    immediate: bool = False,
 ) -> datafusion.DataFrame:
     """DataFusion's result for a parsed text, whatever the session's class. Only queries are
-    allowed, unless the options allow more. Raises InvalidCallError for a text that can't be
-    planned."""
+    allowed, unless the options allow more. `immediate`: DataFusion runs the statement when it plans
+    it. Raises InvalidCallError for a text that can't be planned."""
     with planning_errors(text):
-        return datafusion.SessionContext.sql(ctx, text, options, scalars(parameters))
+        given = scalars(parameters)
+        frames: dict[str, datafusion.DataFrame] = {}
+
+        def frame(text: str) -> datafusion.DataFrame:
+            if text not in frames:
+                frames[text] = datafusion.SessionContext.sql(ctx, text, options, given)
+            return frames[text]
+
+        def plan(text: str) -> str:
+            shown = frame(f"EXPLAIN {text}" if immediate else text).logical_plan()
+            return shown.display_indent_schema()
+
+        return frame(wide_sums(text, plan))
 
 
 def scalars(parameters: Mapping[str, Any]) -> dict[str, pa.Scalar]:
