@@ -111,6 +111,21 @@ CONFIGURATIONS: Mapping[str, Configuration] = {
         },
     ),
     "VerdictLost": Configuration("Verdict", {"noNote": "Kept", "noteLast": "Kept"}, ("Whole",)),
+    "Drop": Configuration(
+        "Drop",
+        {
+            "noMark": "Acked",
+            "noFence": "Acked",
+            "dropOpen": "Acked",
+            "handUnwritten": "Acked",
+            "deleteFirst": "Acked",
+            "leaveLast": "Acked",
+            "dropAborted": "Acked",
+            "endAnyway": "Acked",
+            "noWins": "Acked",
+            "putWins": "Acked",
+        },
+    ),
     "Raise": Configuration(
         "Raise",
         {
