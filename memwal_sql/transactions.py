@@ -19,13 +19,13 @@ from memwal_sql.state.open_writers import live_table_writer
 from memwal_sql.statements.run import sql
 from memwal_sql.storage.objects.concurrent import map_remote
 from memwal_sql.storage.records.intent import TRANSACTION_ID, place_from
-from memwal_sql.storage.records.transactions import TransactionRecord, Transactions, free_id
+from memwal_sql.storage.records.transactions import TransactionRecord, Transactions
 from memwal_sql.storage.retries import with_retries
 from memwal_sql.table import Table
 from memwal_sql.transaction.begin import Joined
 from memwal_sql.transaction.handle import OpenTransaction
 from memwal_sql.transaction.table_inside import TableInside
-from memwal_sql.transaction.traces import traced
+from memwal_sql.transaction.traces import earlier, traced
 from memwal_sql.write.ingest.missing import KEEP, MissingInUpsert
 from memwal_sql.write.statement import Isolation
 
@@ -237,14 +237,13 @@ def outcome(*tables: Table, id: str) -> Literal["committed", "aborted"]:  # noqa
     if not TRANSACTION_ID.fullmatch(id):
         raise InvalidCallError(f"id={id!r} is not the id of a transaction")
     by = "memwal_sql.outcome"
-    # Any of the tables may have the record: the first of those that it has written does.
-    homes = {table.context.identity: Transactions(table.context.store) for table in tables}
-    found = [(home, free_id(home, id)) for home in homes.values()]
-    if any(isinstance(record, TransactionRecord) for _, record in found):
+    contexts = {table.context.uri: table.context for table in tables}
+    free = earlier(contexts.values(), id)
+    if isinstance(free, TransactionRecord):
         return "committed"
-    traces = [traced(table.context, id, decide_by=by) for table in tables]
+    traces = [traced(context, id, decide_by=by) for context in contexts.values()]
     if not any(trace is not None and trace.committed for trace in traces):
-        traces = [home.abort(free, by) for home, free in found if isinstance(free, str)]
+        traces = [Transactions(contexts[uri].store).abort(free[uri], by) for uri in free]
     return "committed" if any(trace and trace.committed for trace in traces) else "aborted"
 
 

@@ -146,11 +146,12 @@ class Publisher:
             if not lacking:
                 return []
             # The claims have decided over attempts that were cut off.
-            id_given = None if mark is None else transaction_id(mark)
-            free = free_id(Transactions(self._context.store), id_given)
-            if isinstance(free, TransactionRecord):
-                return []
-            description = Description(free, operation=f"batch {mark}" if mark else None)
+            description = Description()
+            if mark is not None:
+                free = free_id(Transactions(self._context.store), transaction_id(mark))
+                if isinstance(free, TransactionRecord):
+                    return []
+                description = Description(free, operation=f"batch {mark}")
             participants = [
                 Participant(self._context, self._regions[part.key], batch)
                 for part, batch in lacking

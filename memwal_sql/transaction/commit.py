@@ -22,10 +22,10 @@ from memwal_sql.storage.objects.concurrent import map_remote
 from memwal_sql.storage.records.transactions import (
     TransactionRecord,
     Transactions,
-    free_id,
     utc_now,
 )
 from memwal_sql.transaction.begin import Joined
+from memwal_sql.transaction.traces import earlier
 from memwal_sql.write.conditional.recent import Cut
 from memwal_sql.write.conditional.resolve import key_names
 from memwal_sql.write.coordinator import AtomicWrite, Description, Participant
@@ -98,7 +98,7 @@ class Commit:
                 if self.serializable:
                     self._check_regions({participant.writer.region_id for participant, *_ in parts})
                 # Now, as a claim may have settled an earlier attempt.
-                attempt = self._attempt(min(p.context.identity for p, *_ in parts))
+                attempt = self._attempt(min(p.context.uri for p, *_ in parts))
                 if isinstance(attempt, TransactionRecord):
                     raise self._came_second()
                 return self._land(parts, replace(self.description, id=attempt))
@@ -110,22 +110,17 @@ class Commit:
                 "run it again"
             ) from error
 
-    def _attempt(self, home: tuple[str, str]) -> TransactionRecord | str | None:
+    def _attempt(self, home: str) -> TransactionRecord | str | None:
         """An id of which the table that is to have the record has none. The record *committed* of
         an earlier attempt is in any of the tables: it may have written others of them."""
         given = self.description.id
         if given is None:
             return None
-        tables = [joined.table.context for joined in self.joined]
-        found = map_remote(
-            self.home.store.remote, lambda table: free_id(Transactions(table.store), given), tables
-        )
-        committed = (record for record in found if isinstance(record, TransactionRecord))
-        ids = {table.identity: attempt for table, attempt in zip(tables, found, strict=True)}
-        return next(committed, ids[home])
+        found = earlier((joined.table.context for joined in self.joined), given)
+        return found if isinstance(found, TransactionRecord) else found[home]
 
     def _without_rows(self) -> TransactionRecord:
-        described, attempt = self.description, self._attempt(self.home.identity)
+        described, attempt = self.description, self._attempt(self.home.uri)
         if attempt is None:
             return TransactionRecord("", True, utc_now())
         if isinstance(attempt, TransactionRecord):

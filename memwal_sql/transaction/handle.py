@@ -13,19 +13,17 @@ from uuid import UUID
 from exec_nodes.base.ticker import Ticks
 from memwal_sql.errors import ConflictError, InvalidCallError, MemWalError, UnsupportedError
 from memwal_sql.state.context import TableContext
-from memwal_sql.storage.objects.concurrent import map_remote, seconds
+from memwal_sql.storage.objects.concurrent import seconds
 from memwal_sql.storage.records.transactions import (
     MOST_SHOWN,
     TransactionRecord,
-    Transactions,
-    free_id,
     utc_now,
 )
 from memwal_sql.table import Table
 from memwal_sql.telemetry import CONFLICTS
 from memwal_sql.transaction.begin import Joined, join
 from memwal_sql.transaction.commit import Commit
-from memwal_sql.transaction.traces import is_known, traced
+from memwal_sql.transaction.traces import earlier, is_known, traced
 from memwal_sql.write.coordinator import Description, takes_none
 from memwal_sql.write.statement import SERIALIZABLE, SNAPSHOT, Isolation, check_isolation
 
@@ -207,15 +205,9 @@ class OpenTransaction:
     def _earlier(self, given: str) -> TransactionRecord | None:
         """The record *committed* of an earlier transaction with a given id: in any of the tables.
         One that was begun with other tables may have its record with one of those."""
-        tables = [joined.table.context for joined in self._joined]
-        found = map_remote(
-            self._home.store.remote,
-            lambda table: free_id(Transactions(table.store), given),
-            tables,
-        )
-        for record in found:
-            if isinstance(record, TransactionRecord):
-                return record
+        record = earlier((joined.table.context for joined in self._joined), given)
+        if isinstance(record, TransactionRecord):
+            return record
         known = (joined.table for joined in self._joined if is_known(joined.table, given))
         records = (traced(table.context, given) for table in known)
         return next((record for record in records if record and record.committed), None)

@@ -3,7 +3,7 @@ place."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from uuid import UUID
 
@@ -16,11 +16,26 @@ from memwal_sql.storage.records.transactions import (
     TransactionRecord,
     Transactions,
     attempt_of,
+    free_id,
     utc_now,
 )
 from memwal_sql.storage.region.versions import RegionManifests, region_ids
 from memwal_sql.storage.wal.log import WalEntry
 from memwal_sql.table import Table
+
+
+def earlier(tables: Iterable[TableContext], given: str) -> TransactionRecord | dict[str, str]:
+    """The record *committed* of an attempt with a given id, which any of some tables may have; else
+    the ids for the next attempt, by the URI of the table that has no record of it."""
+    stores = {table.uri: table.store for table in tables}
+    remote = any(store.remote for store in stores.values())
+    found = map_remote(remote, lambda store: free_id(Transactions(store), given), stores.values())
+    free = dict[str, str]()
+    for uri, record in zip(stores, found, strict=True):
+        if isinstance(record, TransactionRecord):
+            return record
+        free[uri] = record
+    return free
 
 
 def is_known(table: Table, given: str) -> bool:

@@ -264,11 +264,9 @@ def _text(value: object) -> str | None:
     return value
 
 
-def free_id(records: Transactions, given: str | None) -> TransactionRecord | str | None:
+def free_id(records: Transactions, given: str) -> TransactionRecord | str:
     """The record of a given id, or of a later attempt with it, that is committed; else an id for
     the next attempt, which has no record."""
-    if given is None:
-        return None
     attempt = given
     while True:
         record = records.read(attempt)
