@@ -89,8 +89,10 @@ def _record(
     context: TableContext, region: UUID, entry: WalEntry, intent: Intent, decide_by: str | None
 ) -> TransactionRecord | None:
     """The record of the transaction of an entry, also one that is gone if the verdict is known."""
-    counts = context.wal(region).verdict(entry)
+    wal = context.wal(region)
+    counts = wal.verdict(entry)
     if counts is None and decide_by is not None:
-        return Transactions(context.home(intent.home)).abort(intent.id, decide_by)
+        wal.settle(entry, decide_by)
+        counts = wal.verdict(entry)
     record = context.verdicts.record(intent) if counts else None
     return record or (None if counts is None else TransactionRecord(intent.id, counts, utc_now()))

@@ -43,8 +43,10 @@ class Pair:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.a = created(str(folder / "a"))
-        self.b = created(str(folder / "b"), "bucket(id, 2)")
+        self.a, self.b = str(folder / "a"), str(folder / "b")
+        if not Path(self.a).exists():
+            created(self.a)
+            created(self.b, "bucket(id, 2)")
         self.end()
 
     def end(self) -> None:
@@ -52,9 +54,10 @@ class Pair:
         for uri in (self.a, self.b):
             forget_writers(uri)
 
-    def write(self, value: int) -> None:
+    def write(self, value: int, **options: Any) -> None:
         """A transaction of both."""
-        with mw.transaction(mw.open_table(self.a), mw.open_table(self.b)) as transaction:
+        tables = mw.open_table(self.a), mw.open_table(self.b)
+        with mw.transaction(*tables, **options) as transaction:
             for uri in (self.a, self.b):
                 transaction.upsert(mw.open_table(uri), rows(value))
 

@@ -77,10 +77,8 @@ class Verdicts:
         if record is not None and record.counts(place, position):
             return True
         counts = noted()
-        if counts is None and record is not None:
-            counts = False
-        if counts is None and intent.home and self.is_home_gone(intent):
-            counts = self._without_home(intent, place, position)
+        if counts is None:
+            counts = self._unlisted(intent, record, place, position)
         if counts is not None:
             self._place(intent, region, position, counts)
         return counts
@@ -90,9 +88,9 @@ class Verdicts:
         return self._record(intent)
 
     def is_homeless(self, intent: Intent) -> bool:
-        """Whether an intent does not count because its home is gone, once its verdict was asked
-        for."""
-        return self._homeless.get(intent) is False
+        """Whether an intent does not count because its home is gone, without any record, once its
+        verdict was asked for."""
+        return self._homeless.get(intent) is False and intent not in self._final
 
     def is_home_gone(self, intent: Intent) -> bool:
         """Whether the table that has the record of an intent is not where it was."""
@@ -120,8 +118,10 @@ class Verdicts:
         if self.verdict(region, intent, position, noted) is None:
             record = Transactions(self._home(intent.home)).abort(intent.id, by)
             self._keep(intent, record)
-            if not record.counts((self._incarnation, region), position):
-                self._place(intent, region, position, False)
+            place = (self._incarnation, region)
+            if not record.counts(place, position):
+                counts = self._unlisted(intent, record, place, position)
+                self._place(intent, region, position, bool(counts))
 
     def _record(self, intent: Intent) -> TransactionRecord | None:
         """The record; None without one.
@@ -147,6 +147,20 @@ class Verdicts:
         if record is not None:
             self._keep(intent, record)
         return record
+
+    def _unlisted(
+        self,
+        intent: Intent,
+        record: TransactionRecord | None,
+        place: tuple[UUID, UUID],
+        position: int,
+    ) -> bool | None:
+        """The verdict where no record at home lists an intent, and its log says nothing; None while
+        it is undecided. Where home is gone, a record *aborted* says nothing either: who asked for
+        one before the drop may have put it in place of the one that was handed over."""
+        if intent.home and self.is_home_gone(intent):
+            return self._without_home(intent, place, position)
+        return None if record is None else False
 
     def _without_home(self, intent: Intent, place: tuple[UUID, UUID], position: int) -> bool:
         """The verdict of a home that is gone: by the record that it handed over when it was

@@ -210,10 +210,12 @@ class Wal:
         if intents:
             self._decided.learn(intents)
 
-    def settle(self, entry: WalEntry, epoch: int) -> None:
-        """Decide over an intent, as the region's claimant (protocol rule T8)."""
+    def settle(self, entry: WalEntry, by: str | int) -> None:
+        """Decide over an intent, as the region's claimant of an epoch (protocol rule T8), or as who
+        is named."""
         if entry.intent is not None:
-            by = f"claim of region {self._region_id}, epoch {epoch}"
+            if isinstance(by, int):
+                by = f"claim of region {self._region_id}, epoch {by}"
             noted = partial(self.noted, entry.intent, entry.position, entry.writer_epoch)
             self._decided.settle(self._region_id, entry.intent, entry.position, by, noted)
 
