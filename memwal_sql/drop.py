@@ -17,7 +17,7 @@ from memwal_sql.errors import (
     UnsupportedError,
 )
 from memwal_sql.life_log import life_log
-from memwal_sql.maintain.gc.dropping import settle_and_hand_over
+from memwal_sql.maintain.gc.dropping import aborted_lately, settle_and_hand_over
 from memwal_sql.state.enable import Uri
 from memwal_sql.state.open_writers import stop_writers_at
 from memwal_sql.storage.objects.errors import store_error
@@ -32,6 +32,8 @@ _log = life_log(__name__)
 
 _BASE_FOLDERS = (*BASE_FOLDERS, "_refs", "tree")
 """What Lance writes, branches too."""
+_TABLE_RECORDS = f"{RECORD_FOLDER}/table"
+"""They go last: a drop that was stopped goes on by them."""
 
 
 def drop_table(uri: Uri, storage_options: Mapping[str, str] | None = None) -> None:
@@ -56,31 +58,37 @@ def drop_table(uri: Uri, storage_options: Mapping[str, str] | None = None) -> No
         )
     record = read_record(store)  # raises for a table with a commit log that was not given
     stop_writers_at(uri, TableReplacedError(f"{uri} was dropped: its rows are gone"))
-    stay = frozenset[str]() if record is None else _settle(uri, options)
+    was_stopped = record is None and bool(store.list(_TABLE_RECORDS))
+    committed = frozenset[str]() if record is None else _settle(uri, options)
+    has_records = record is not None or was_stopped
+    stay = aborted_lately(store, committed) if has_records else frozenset[str]()
     if not stay:
-        _drop_base(uri, options)
+        _drop_base(uri, options, may_be_gone=was_stopped)
     # Lance deletes all that is in a folder, and what stays may not be gone for a moment.
     base = _BASE_FOLDERS if stay else ()
     for folder in (*base, MEM_WAL_FOLDER, RECORD_FOLDER):
-        paths = (meta.path for meta in (*store.list(folder), *store.leftovers(folder)))
-        store.delete_in_bulk([path for path in paths if path not in stay])
+        paths = [meta.path for meta in (*store.list(folder), *store.leftovers(folder))]
+        last = [path for path in paths if path.startswith(f"{_TABLE_RECORDS}/")]
+        store.delete_in_bulk([path for path in paths if path not in {*stay, *last}])
+        store.delete_in_bulk(last)
     _log.info("dropped %s", uri)
 
 
-def _drop_base(uri: str, options: dict[str, str] | None) -> None:
+def _drop_base(uri: str, options: dict[str, str] | None, *, may_be_gone: bool) -> None:
     try:
         with lance_panics(BASE_NAME, uri):
             lance.LanceDataset.drop(lance_uri(uri), options)
     except ValueError as error:
         raise InvalidCallError(f"{uri} is not a table, and nothing was deleted: {error}") from error
     except OSError as error:
-        if is_not_found(error):
+        if not is_not_found(error):
+            raise store_error(f"{uri} could not be deleted", str(error), str(error)) from error
+        if not may_be_gone:
             raise InvalidCallError(f"{uri} is not a table: nothing is there") from None
-        raise store_error(f"{uri} could not be deleted", str(error), str(error)) from error
 
 
 def _settle(uri: str, options: dict[str, str] | None) -> frozenset[str]:
-    """The paths of the files that stay. A table that can't be opened has nobody to settle with."""
+    """The ids of committed transactions. A table that can't be opened has nobody to settle with."""
     try:
         table = open_table(uri, storage_options=options)
     except (InvalidCallError, RepairError, UnknownFormatError) as error:

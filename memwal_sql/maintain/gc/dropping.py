@@ -10,8 +10,10 @@ still put one of its own.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
 from functools import partial
+from itertools import compress
 from uuid import UUID
 
 from memwal_sql.errors import FencedError, NotFoundError, RepairError
@@ -20,6 +22,7 @@ from memwal_sql.maintain.gc.listing import Survey
 from memwal_sql.maintain.gc.parts import Parts, PartState
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.objects.concurrent import map_remote
+from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.objects.store_time import store_time
 from memwal_sql.storage.records.table import Records, record_drop
 from memwal_sql.storage.records.transactions import LONGEST_SECONDS, TransactionRecord, Transactions
@@ -31,8 +34,8 @@ _log = life_log(__name__)
 
 
 def settle_and_hand_over(context: TableContext) -> frozenset[str]:
-    """Do so; the paths of the records that are to stay. What is damaged is passed over. The table's
-    first record is gone then, so that all others go by what was handed over to them.
+    """Do so; the ids of the transactions that are committed. What is damaged is passed over. The
+    table's first record is gone then, so that all others go by what was handed over to them.
 
     Raises StoreUnavailableError.
     """
@@ -41,30 +44,50 @@ def settle_and_hand_over(context: TableContext) -> frozenset[str]:
     regions = region_ids(context.store)
     map_remote(context.store.remote, partial(_fence_out, context), regions)
     records = Transactions(context.store)
-    listed = records.listed()
-    now = store_time(context.store) if listed else None
     parts = Parts(context, Survey(), {})
 
-    def hand_over(transaction: str) -> str | None:
+    def hand_over(transaction: str) -> bool:
         try:
             record = records.read(transaction)
-            if record is not None and record.committed:
-                for table in _others(parts, record):
-                    other = Transactions(context.home(table))
-                    records.hand_over(transaction, context.incarnation, other)
-                return None
+            if record is None or not record.committed:
+                return False
+            for table in _others(parts, record):
+                other = Transactions(context.home(table))
+                records.hand_over(transaction, context.incarnation, other)
         except RepairError as error:
             kind = type(error).__name__
             _log.warning("transaction %s is not handed over: %s", transaction, kind)
-            return None
-        path, put = listed[transaction].path, listed[transaction].modified
-        is_young = now is None or put is None or put > now - LONGEST_SECONDS
-        return path if record is not None and is_young else None
+        return True
 
-    stay = map_remote(context.store.remote, hand_over, sorted(listed))
+    ids = records.ids()
+    committed = compress(ids, map_remote(context.store.remote, hand_over, ids))
     own = Records(context.store, "table")
     own.delete(own.versions()[:-1])  # the last one keeps refusing claims by open handles
-    return frozenset(path for path in stay if path is not None)
+    return frozenset(committed)
+
+
+def aborted_lately(store: ObjectStore, committed: Collection[str]) -> frozenset[str]:
+    """The paths of the records *aborted* that are to stay, as a coordinator may still put one of
+    its own. `committed` are ids of transactions that are known to be committed."""
+    records = Transactions(store)
+    listed = records.listed()
+    now = store_time(store) if listed else None
+    young = [
+        transaction
+        for transaction, meta in sorted(listed.items())
+        if transaction not in committed
+        and (now is None or meta.modified is None or meta.modified > now - LONGEST_SECONDS)
+    ]
+
+    def stays(transaction: str) -> bool:
+        try:
+            record = records.read(transaction)
+        except RepairError:
+            return False
+        return record is not None and not record.committed
+
+    found = map_remote(store.remote, stays, young)
+    return frozenset(listed[transaction].path for transaction in compress(young, found))
 
 
 def _fence_out(context: TableContext, region: UUID) -> None:

@@ -15,14 +15,14 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql import create, drop
-from memwal_sql.errors import MemWalError
+from memwal_sql.errors import InvalidCallError, MemWalError
 from memwal_sql.state import context
 from memwal_sql.storage.records.transactions import Part, TransactionRecord
 from memwal_sql.write.coordinator import AtomicWrite
 from tests.each import each
 from tests.model.process import as_another_process
-from tests.soak import IS_SOAK
-from tests.transactions.tables import elsewhere, rows, values
+from tests.soak import IS_SOAK, usual
+from tests.transactions.tables import created, elsewhere, rows, values
 from tests.transactions.test_gone_homes import Pair, half, settled
 from tests.write.hooked_store import Call, Hook, HookedStore
 
@@ -197,3 +197,41 @@ def test_a_commit_and_a_drop_while_a_verdict_is_looked_for(
         assert call is reads or (told == {2}) is is_committed, fates
     assert len(fates) > 2
     assert True in fates
+
+
+def interrupted(pair: Pair, steps: Steps) -> None:
+    """A drop that may be interrupted at a step, and is done again, beside a coordinator that puts
+    its record after it."""
+
+    def within(put: Put) -> TransactionRecord:
+        with through(steps), suppress(KeyboardInterrupt):
+            mw.drop_table(pair.a)
+        assert elsewhere(pair.b) == {1}
+        with suppress(InvalidCallError):  # nothing is there
+            mw.drop_table(pair.a)
+        record = put()
+        assert not record.committed
+        return record
+
+    before_the_record(pair, -1, within)
+
+
+def test_a_drop_that_is_interrupted_anywhere_is_done_again(pairs: Iterator[Pair]) -> None:
+    """By the same call: nothing of the table is left but what keeps a coordinator from committing,
+    what others have is whole, and a new table can be made."""
+
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    interrupted(next(pairs), whole := Steps(lambda: None, changes=True))
+    assert whole.count > 9
+    for nth in usual(range(1, whole.count + 1), 9):
+        interrupted(pair := next(pairs), Steps(stop, nth, changes=True))
+        assert elsewhere(pair.b) == {1}, nth
+        left = [path for path in Path(pair.a).rglob("*") if path.is_file()]
+        assert len(left) == 1, nth
+        created(pair.a)
+        pair.write(3)
+        assert elsewhere(pair.a) == elsewhere(pair.b) == {3}, nth
+        assert mw.open_table(pair.a).check().ok
+        assert mw.open_table(pair.b).check().ok
