@@ -56,6 +56,52 @@ DELETE FROM w WHERE id IN (SELECT id FROM due WHERE id = 1 OR n NOT IN (SELECT n
 DELETE FROM w WHERE n NOT IN (SELECT n FROM due AS "W" WHERE "W".id = w.id) !! <> ALL
 DELETE FROM w WHERE n NOT IN (SELECT n FROM due AS x WHERE X.id = W.id) !! <> ALL
 
+-- subqueries that DataFusion can't run
+UPDATE t SET c = CASE WHEN n <= ALL (SELECT n FROM s) THEN 'a' ELSE 'b' END !! can't run this subquery.*as a join.*min\(u.x\)
+UPDATE t SET c = CASE WHEN n IN (SELECT n FROM s) THEN 'a' END !! can't run this subquery.*count\(\*\)
+UPDATE t SET c = CASE WHEN EXISTS (SELECT 1 FROM s WHERE s.id = t.id) THEN 'a' END !! can't run this subquery
+UPDATE t SET n = CASE WHEN n = ANY (SELECT s.n FROM s WHERE s.id = t.id) THEN 1 END !! can't run this subquery
+UPDATE t SET n = (SELECT n FROM s WHERE s.id = t.id) !! one value that names .* needs an aggregate, as in \(SELECT max
+UPDATE t SET n = coalesce((SELECT n FROM s WHERE s.id = t.id), 0) !! needs an aggregate
+UPDATE t SET n = (SELECT s.n FROM s WHERE s.id = t.id ORDER BY s.n LIMIT 1) !! can't run this subquery
+UPDATE t SET n = (SELECT max(s.n) FROM s WHERE s.id > t.id) !! can't run this subquery
+UPDATE t SET n = (SELECT n FROM s) !! several rows: give it an aggregate, such as max, or LIMIT 1
+UPDATE t SET n = 1 RETURNING n IN (SELECT n FROM s) !! can't run this subquery
+UPDATE t SET n = 1 RETURNING EXISTS (SELECT 1 FROM s WHERE s.id = t.id) !! can't run this subquery
+DELETE FROM t WHERE n IN (SELECT s.n FROM s WHERE s.id = t.id LIMIT 1) !! can't run this subquery
+DELETE FROM t WHERE n <= ALL (SELECT s.n FROM s WHERE s.id = t.id ORDER BY s.n LIMIT 1) !! can't run this subquery
+DELETE FROM t WHERE EXISTS (SELECT 1 FROM s WHERE s.id = t.id UNION SELECT 1 FROM s WHERE s.n = t.id) !! can't run this subquery
+DELETE FROM t WHERE id IN (SELECT id FROM s WHERE EXISTS (SELECT 1 FROM m WHERE column2 = t.id)) !! can't run this subquery
+DELETE FROM t WHERE id IN (SELECT id FROM s WHERE n = (SELECT max(column3) FROM m WHERE column2 = t.id)) !! can't run this subquery
+DELETE FROM t WHERE n = (SELECT n FROM s WHERE s.id = t.id) !! needs an aggregate
+INSERT INTO t (id, n) SELECT id, CASE WHEN EXISTS (SELECT 1 FROM m) THEN 1 END FROM s !! can't run this subquery
+INSERT INTO t (id, n) VALUES (1, (SELECT n FROM s)) !! several rows
+INSERT INTO t (id, n) VALUES (1, 2) ON CONFLICT DO UPDATE SET n = CASE WHEN t.n <= ALL (SELECT n FROM s) THEN 1 END !! can't run
+MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN UPDATE SET n = CASE WHEN t.n <= ALL (SELECT n FROM due) THEN 1 END !! can't run
+MERGE INTO t USING s ON t.id IN (SELECT id FROM due) WHEN MATCHED THEN DELETE !! can't run this subquery
+SELECT id, n IN (SELECT n FROM s) AS e FROM t !! can't run this subquery
+SELECT id, EXISTS (SELECT 1 FROM s) AS e FROM t !! can't run this subquery
+SELECT id FROM t ORDER BY EXISTS (SELECT 1 FROM s WHERE s.id = t.id) !! can't run this subquery
+SELECT count(*) FROM t GROUP BY EXISTS (SELECT 1 FROM s WHERE s.id = t.id) !! can't run this subquery
+SELECT count(*) FILTER (WHERE n IN (SELECT n FROM s)) FROM t !! can't run this subquery
+SELECT rank() OVER (ORDER BY n IN (SELECT n FROM s)) FROM t !! can't run this subquery
+SELECT t.id FROM t JOIN w ON EXISTS (SELECT 1 FROM s WHERE s.id = w.id) !! can't run this subquery
+SELECT t.id FROM t LEFT JOIN w ON t.n = ANY (SELECT id FROM s) !! can't run this subquery
+SELECT t.id FROM t LEFT JOIN w ON t.id = w.id AND w.n = (SELECT max(id) FROM s WHERE s.id = t.id) !! can't run this subquery
+VALUES ((SELECT n FROM t WHERE id = 1)) !! can't run this subquery
+
+-- DataFusion's words
+SELECT name FROM w !! ^No field named name. Did you mean 'w."Name"'\?\nNames without double quotes are in lower case\n
+UPDATE w SET n = Name !! Did you mean 'w."Name"'\?\nNames without double quotes are in lower case\n
+MERGE INTO w USING (SELECT * FROM w) AS s ON w.id = s.id WHEN MATCHED THEN UPDATE SET n = s.Name !! Did you mean 's."Name"'\?\nNames without double quotes are in lower case$
+SELECT id FROM t LIMIT (SELECT 1) !! ^LIMIT takes a number, or a parameter$
+SELECT id FROM t WHERE unnest(v) = 1 !! ^unnest can't stand here: .* SELECT x FROM
+SELECT id FROM t PIVOT (sum(n) FOR c IN ('x')) !! ^DataFusion does not run Pivot$
+SELECT sum(c) FROM t !! ^Function 'sum' failed .* errors: Function 'sum' requires
+SELECT grouping(id) FROM t !! ^Argument t.id to grouping function
+SELECT regexp_like(c, '(') FROM t !! ^Invalid regex: regex parse error
+SELECT sum(n), id FROM t !! ^Column in SELECT must be in GROUP BY or an aggregate function: column "t.id"
+
 -- INSERT
 INSERT INTO w VALUES ('a', 1) !! 2 columns, and 4
 INSERT INTO w (id, nope) VALUES (1, 2) !! no such column.*, at line 1, column 20
@@ -90,9 +136,9 @@ INSERT INTO t (id, n) VALUES (1, 2) ON CONFLICT DO UPDATE SET n = excluded.c !! 
 INSERT INTO t (id, n) VALUES (1, 2) ON CONFLICT DO UPDATE SET n = (SELECT max(excluded.w) FROM t) !! column 88:
 INSERT INTO t (id, n) VALUES (1, 2) ON CONFLICT DO UPDATE SET n = excluded !! column 67:
 INSERT INTO t VALUES (1, 2, NULL, 'x') ON CONFLICT DO UPDATE SET n = excluded.c + true !! excluded.c|Utf8
-INSERT INTO t (id, n) SELECT * FROM (VALUES (1, (SELECT 8))) !! SubqueryExpr
-INSERT INTO t (id, n) VALUES (1, 2) UNION ALL VALUES (2, (SELECT 8)) !! SubqueryExpr
-INSERT INTO t (id, n) VALUES (1, CAST(EXISTS (SELECT 1 FROM t) AS INT)) !! not support .* Exists
+INSERT INTO t (id, n) SELECT * FROM (VALUES (1, (SELECT 8))) !! can't run this subquery
+INSERT INTO t (id, n) VALUES (1, 2) UNION ALL VALUES (2, (SELECT 8)) !! can't run this subquery
+INSERT INTO t (id, n) VALUES (1, CAST(EXISTS (SELECT 1 FROM t) AS INT)) !! can't run this subquery
 INSERT INTO t (id, n) VALUES (1, CAST(5 IN (SELECT id FROM t) AS INT)) !! = ANY
 INSERT INTO t (id, n) VALUES (1, 1), (2, 2.5), (3, 'x') !! column 'n' .* 2\.5
 INSERT INTO t (id, n) VALUES (1, 1), (2, (y)), (3, 'x') !! No field named y

@@ -10,11 +10,22 @@ from memwal_sql.statements.queries.places import StatementError, offset_of
 
 # Most characters of a message, which may show whole expressions.
 _MOST, _END = 400, 200
-_SERIALIZING = re.compile("^(?:General error: )?Proto serialization error: ")
+# Matches errors for subqueries that DataFusion can't plan, by what its rules and nodes say.
+_SUBQUERY = re.compile(
+    r"Proto serialization error: |__(?:correlated|scalar)_sq_|ScalarSubqueryExpr"
+    r"|logical expression (?:InSubquery|Exists|ScalarSubquery|SetComparison|OuterReference)"
+    r"|subquery can only be used in |^single expression required|null_aware anti join"
+)
+_NOT_RUN = (
+    "DataFusion can't run this subquery: write it as a join. As a value, EXISTS may be "
+    "(SELECT count(*) FROM u WHERE u.id = t.id) > 0, and x <= ALL (SELECT ...) a comparison with "
+    "(SELECT min(u.x) FROM u)"
+)
 _NOT_IMPLEMENTED = "This feature is not implemented: "
 # Prefixes that DataFusion adds to its error messages.
 _PREFIXES = re.compile(
-    r"^(?:DataFusion error: |(?:type_coercion|Optimizer rule '\w+' failed)\ncaused by\n"
+    r"^(?:DataFusion error: |(?:type_coercion|resolve_grouping_function|Optimizer rule '\w+' failed"
+    r"|Invalid \(non-executable\) plan after Analyzer)\ncaused by\n"
     r"|Error during planning: |Schema error: |Execution error: |Arrow error: |Internal error: "
     r"|Invalid or Unsupported Configuration: "
     r"|Function '\w+' user-defined coercion failed with: )*"
@@ -24,6 +35,19 @@ _SYNTAX = re.compile(
     r'(?: at Line: (?P<line>\d+), Column: (?P<column>\d+))?"\)$',
     re.DOTALL,
 )
+# DataFusion's words -> plain ones.
+_WORDS = {
+    r"^Correlated scalar subquery must be .*": "a subquery of one value that names columns of the "
+    "query around it needs an aggregate, as in (SELECT max(u.n) FROM u WHERE u.id = t.id)",
+    r"^Scalar subquery returned more than one row": "a subquery of one value has several rows: "
+    "give it an aggregate, such as max, or LIMIT 1",
+    r"^Unsupported LIMIT expression.*": "LIMIT takes a number, or a parameter",
+    r"^Unnest should be rewritten .*": "unnest can't stand here: compute it in a subquery, as in "
+    "SELECT x FROM (SELECT unnest(items) AS x FROM t)",
+    r"^Unsupported ast node (\w+).*": r"DataFusion does not run \1",
+    r"Column names are case sensitive\. [^\n]*": "Names without double quotes are in lower case",
+    r"(?<=[,:] |.,|y\n)(?:Error during planning|External error): |While expanding wildcard, ": "",
+}
 _NOT_ALLOWED = re.compile(r"^(?:DDL|DML|Statement) not supported: ")
 # Matches errors for an aggregate in an expression that is computed for each row.
 _AGGREGATE = re.compile(
@@ -41,7 +65,9 @@ _EXCLUDED = re.compile(
     r'"memwal given"\."memwal given (?P<quoted>(?:[^"]|"")+)"|memwal given\.memwal given '
 )
 # Matches names of schemas, tables and columns that exist only while a statement runs.
-_INNER = re.compile(r'(?:datafusion\.)?"?memwal(?:\$statement\d+| given| source| row)"?\.?')
+_INNER = re.compile(
+    r'(?:datafusion\.)?"?memwal(?:\$statement\d+| given| source| row)"?\.?|"\?table\?"\.'
+)
 # Matches errors for decimals with too many digits, as those of a sum.
 _DIGITS = re.compile(
     r"^(?:Cast error: Cannot cast to Decimal128\((?P<cast>\d+), .*Overflowing on (?P<number>-?\d+)$"
@@ -69,11 +95,8 @@ def error_of(error: Exception, text: str = "") -> MemWalError | None:
     if type(error) not in (Exception, ValueError) or "FFI error" in str(error):
         return None
     message = _PREFIXES.sub("", str(error))
-    if _SERIALIZING.match(message):
-        return UnsupportedError(
-            "DataFusion can't run a subquery here that names columns of the query around it: write "
-            "it as a join"
-        )
+    if _SUBQUERY.search(message):
+        return UnsupportedError(_NOT_RUN)
     if (syntax := _SYNTAX.match(message)) is not None:
         return _syntax_error(syntax, text)
     if _NOT_ALLOWED.match(message):
@@ -86,7 +109,10 @@ def error_of(error: Exception, text: str = "") -> MemWalError | None:
         most = digits["cast"] or digits["most"]
         shown = f"{digits['number'] or digits['value']} has more than {most} digits"
         return StatementError(shown + _SUM if int(most) >= _SUM_DIGITS else shown)
-    shown = without_insides(_NOISE.sub("", message.removeprefix(_NOT_IMPLEMENTED)))
+    shown = message.removeprefix(_NOT_IMPLEMENTED)
+    for pattern, words in _WORDS.items():
+        shown = re.sub(pattern, words, shown, flags=re.DOTALL)
+    shown = without_insides(_NOISE.sub("", shown))
     shown = shortened(shown, _MOST, _END).replace("\ncaused by\n", ": ").rstrip(".")
     if message.startswith(_NOT_IMPLEMENTED):
         return UnsupportedError(shown)

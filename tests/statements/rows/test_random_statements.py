@@ -34,9 +34,8 @@ REFUSALS = {
     "column of USING": 0.02,
     "ANY and ALL wrongly": 0.01,
     "after ANY or ALL, DataFusion confuses": 0.01,
-    "can't run a subquery here": 0.02,
+    "can't run this subquery": 0.02,
     "No field named": 0.002,  # a UNION with a part that is always false
-    "Physical plan does not support logical expression": 0.002,
 }
 # The same for DuckDB: a key twice, and NULL as a key.
 DUCKDB_REFUSALS = {"Constraint Error": 0.02, "Invalid Input Error|Binder Error": 0.01}
