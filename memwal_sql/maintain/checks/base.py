@@ -31,6 +31,7 @@ from memwal_sql.storage.paths import base_manifest_path
 from memwal_sql.storage.records.gc_watermarks import read_watermarks
 from memwal_sql.storage.records.table import read_record
 from memwal_sql.storage.region.manifest import RegionManifest
+from planner.regions.values import region_name
 
 _REGION_FROM_A_COPY = "restore its folder in _mem_wal from a copy; without one, its rows are lost"
 _NEW_RECORD = "table.snapshot_regions() makes a new one"
@@ -198,7 +199,12 @@ def _recorded(state: CheckState, details: IndexDetails, where: str) -> Iterator[
     if manifests is None:
         what = "the file of the region snapshot is gone, as after a progress mark"
         yield warning(where, f"{what}: eventual readers read the manifests", _NEW_RECORD)
+    values = {region.region_id: region.values for region in state.regions}
     for manifest in manifests or ():
+        own = values.get(manifest.region_id)
+        if own is not None and manifest.region_values not in (None, own):
+            what = f"region {region_name(manifest.region_id, own)} is recorded as another one"
+            yield error(where, f"{what}: queries of its keys pass over it", _NEW_RECORD)
         # The check of merge progress names merged regions.
         if manifest.region_id not in state.survey.regions and not state.merged(manifest.region_id):
             what = f"region {manifest.region_id} is recorded, but its folder is gone"

@@ -30,6 +30,7 @@ from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.records.gc_watermarks import Watermark, raise_watermarks
 from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest, RegionStatus
+from memwal_sql.storage.region.snapshot_file import encode_regions
 from memwal_sql.storage.region.versions import RegionManifests
 from memwal_sql.storage.wal.entry import entry_schema
 from memwal_sql.storage.wal.log import Wal, encode_entry, encode_fence
@@ -313,6 +314,20 @@ def wal_entry_of_another_region(site: Site) -> None:
 def generation_not_listed(site: Site) -> None:
     kept = [one for one in site.manifest.flushed_generations if one.generation != 2]
     site.commit(flushed_generations=tuple(kept))
+
+
+# Region snapshots
+
+
+@damages(ERROR, "region snapshots", "is recorded as another one")
+def region_recorded_with_other_values(site: Site) -> None:
+    specs = mw.open_table(site.uri).info.region_specs
+    recorded = list(manifests(site.uri).values())
+    values = [one.region_values for one in recorded]
+    swapped = [
+        replace(one, region_values=of) for one, of in zip(recorded, values[::-1], strict=True)
+    ]
+    site.details(inline_snapshots=encode_regions(swapped, specs))
 
 
 # Bloom filters
