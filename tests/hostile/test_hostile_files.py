@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.hostile.mutations import KINDS
 from tests.soak import IS_SOAK
 
 pytestmark = pytest.mark.slow
 
-SEEDS = 300 if IS_SOAK else 14
+SEEDS = 20 * len(KINDS) if IS_SOAK else len(KINDS)
 CHILDREN = 3 if IS_SOAK else 1
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from datetime import timedelta
 from functools import partial
@@ -26,7 +26,16 @@ from memwal_sql.cli.app import app
 from memwal_sql.cli.exit_codes import ExitCode
 from memwal_sql.errors import CorruptFileError
 from tests.each import each
-from tests.model.lance_manifest import rewrite_indexes
+from tests.model.lance_manifest import (
+    BYTES,
+    VARINT,
+    Change,
+    Fields,
+    encoded,
+    fields_of,
+    rewrite,
+    rewrite_indexes,
+)
 from tests.model.process import as_another_process
 from tests.model.small_rows import make_rows, texts_of
 from tests.model.writing import flush_rows, upsert_rows
@@ -34,62 +43,10 @@ from tests.soak import usual
 
 pytestmark = pytest.mark.slow
 
-Fields = list[tuple[int, int, Any]]
-Change = Callable[[Fields], Fields]
 WHOLE = {1: "merged", 2: "flushed", 3: "tail"}
 FIELD, FRAGMENT, TIMESTAMP, READER_FLAGS = 1, 2, 7, 9
 ID, NAME, PARENT, TYPE = 3, 2, 4, 5  # of a field
 FILES, ROWS = 2, 4  # of a fragment
-VARINT, BYTES = 0, 2
-
-
-def _varint(value: int) -> bytes:
-    value &= 2**64 - 1
-    parts = bytearray()
-    while value > 0x7F:
-        parts.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*parts, value])
-
-
-def _encoded(fields: Fields) -> bytes:
-    parts = []
-    for number, wire, value in fields:
-        size = _varint(len(value)) if wire == BYTES else b""
-        parts.append(_varint(number << 3 | wire) + size + (value if size else _varint(value)))
-    return b"".join(parts)
-
-
-def _fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
-    place = 0
-
-    def number() -> int:
-        nonlocal place
-        value = shift = 0
-        while True:
-            byte = data[place]
-            place += 1
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
-
-    while place < len(data):
-        tag = number()
-        value: Any = number()
-        if tag & 7 == BYTES:
-            value, place = data[place : place + value], place + value
-        yield tag >> 3, tag & 7, value
-
-
-def rewrite(file: Path, change: Change) -> None:
-    """Let `change` make other fields of a manifest's message."""
-    data = file.read_bytes()
-    (place,) = struct.unpack("<Q", data[-16:-8])
-    (size,) = struct.unpack("<I", data[place : place + 4])
-    message = _encoded(change(list(_fields(data[place + 4 : place + 4 + size]))))
-    file.unlink()  # it may have other links
-    file.write_bytes(data[:place] + struct.pack("<I", len(message)) + message + data[-16:])
 
 
 def first(number: int, *changed: tuple[int, int, Any]) -> Change:
@@ -101,9 +58,9 @@ def first(number: int, *changed: tuple[int, int, Any]) -> Change:
             return fields
         place = places[0]
         numbers = {new[0] for new in changed}
-        inner = [field for field in _fields(fields[place][2]) if field[0] not in numbers]
+        inner = [field for field in fields_of(fields[place][2]) if field[0] not in numbers]
         inner += [new for new in changed if new[2] is not None]
-        return [*fields[:place], (number, BYTES, _encoded(inner)), *fields[place + 1 :]]
+        return [*fields[:place], (number, BYTES, encoded(inner)), *fields[place + 1 :]]
 
     return change
 
@@ -144,7 +101,7 @@ MESSAGES: dict[str, Change] = {
     "a fragment without files": first(FRAGMENT, (FILES, BYTES, None)),
     "a fragment without rows": first(FRAGMENT, (ROWS, VARINT, None)),
     "a fragment of noise": with_value(FRAGMENT, BYTES, b"\xff\xff\xff"),
-    "a time beyond the calendar": with_value(TIMESTAMP, BYTES, _encoded([(1, VARINT, 2**62)])),
+    "a time beyond the calendar": with_value(TIMESTAMP, BYTES, encoded([(1, VARINT, 2**62)])),
     "features of the future": with_value(READER_FLAGS, VARINT, 2**40),
 }
 
