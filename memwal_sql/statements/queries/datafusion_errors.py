@@ -66,7 +66,8 @@ _EXCLUDED = re.compile(
 )
 # Matches names of schemas, tables and columns that exist only while a statement runs.
 _INNER = re.compile(
-    r'(?:datafusion\.)?"?memwal(?:\$statement\d+| given| source| row)"?\.?|"\?table\?"\.'
+    r'(?:datafusion\.)?"?memwal(?:\$(?:statement|rows)\d+| given| source| row)"?\.?'
+    r'|"\?table\?"\.'
 )
 # Matches errors for decimals with too many digits, as those of a sum.
 _DIGITS = re.compile(

@@ -151,4 +151,9 @@ def time_of(value: pa.Scalar) -> datetime:
 
 def answer(ctx: datafusion.SessionContext, rows: pa.Table) -> datafusion.DataFrame:
     """A frame of rows in memory, which has no name in the session."""
-    return ctx.read_batches(rows.to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)])
+    return ctx.read_batches(batches_of(rows))
+
+
+def batches_of(rows: pa.Table) -> list[pa.RecordBatch]:
+    """One batch at least, which has the schema."""
+    return rows.to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)]

@@ -35,7 +35,7 @@ from memwal_sql.statements.queries.planning import (
     planning_errors,
 )
 from memwal_sql.statements.queries.scans import is_search, reads_mounted, scans
-from memwal_sql.statements.queries.schemas import in_schemas, schema_name
+from memwal_sql.statements.queries.schemas import ROWS, in_schemas, schema_name
 from memwal_sql.statements.queries.search_calls import arguments_of, searched_table
 from memwal_sql.statements.queries.seen_columns import (
     check_known,
@@ -96,10 +96,15 @@ class _Query:
     schemas: Collection[str]
 
     def others(self) -> list[str]:
-        """The tables that its plan scans besides these, by a view or another name."""
+        """The tables that its plan scans besides these and rows in memory, by a view or another
+        name."""
         scanned = Counter(scans(self.frame))
         searches = [scan for scan in scanned.elements() if is_search(scan)]
-        known_scans = [scan for scan in scanned if scan.partition(".")[0] in self.schemas]
+        known_scans = [
+            scan
+            for scan in scanned
+            if scan.partition(".")[0] in self.schemas or scan.startswith(ROWS)
+        ]
         calls = [use for use in self.uses if use.call is not None and use.name != _UNNAMED]
         if len(searches) <= len(calls):
             known_scans += searches

@@ -12,9 +12,11 @@ from memwal_native import MountedTable
 from memwal_sql.arguments import quoted
 from memwal_sql.session.provider import TableProvider
 from memwal_sql.session.table_functions import Registered, search_functions
-from memwal_sql.statements.queries.planning import answer
+from memwal_sql.statements.queries.planning import batches_of
 from memwal_sql.statements.queries.snapshots import SnapshotTable
 
+# Begins the names of schemas whose tables are rows in memory.
+ROWS = "memwal$rows"
 _numbers = itertools.count()
 
 
@@ -24,25 +26,19 @@ def schema_name() -> str:
 
 
 @contextmanager
-def own_schema(ctx: datafusion.SessionContext) -> Iterator[tuple[Schema, str]]:
-    """A context in which the session has a new schema; the name is quoted for SQL."""
-    name = schema_name()
-    ctx.catalog().register_schema(name, schema := Schema.memory_schema(ctx))
-    try:
-        yield schema, quoted(name)
-    finally:
-        ctx.catalog().deregister_schema(name)
-
-
-@contextmanager
 def in_memory(
     ctx: datafusion.SessionContext, tables: Mapping[str, pa.Table]
 ) -> Iterator[Mapping[str, str]]:
     """A context in which the session has these rows; yields the name of each table there."""
-    with own_schema(ctx) as (schema, schema_sql):
+    schema = f"{ROWS}{next(_numbers)}"
+    names = {name: f"{quoted(schema)}.{quoted(name)}" for name in tables}
+    ctx.catalog().register_schema(schema, Schema.memory_schema(ctx))
+    try:
         for name, rows in tables.items():
-            schema.register_table(name, Table(answer(ctx, rows), ctx))
-        yield {name: f"{schema_sql}.{quoted(name)}" for name in tables}
+            ctx.register_record_batches(names[name], [batches_of(rows)])
+        yield names
+    finally:
+        ctx.catalog().deregister_schema(schema)
 
 
 @contextmanager
