@@ -217,6 +217,10 @@ def _csv(file: BinaryIO, schema: pa.Schema | None) -> FileRows:
     }
     columns, rows = read_csv(file, types)
     names = columns.names
+    if kinds and not kinds.keys() & set(names):  # they may be no names: nothing of it is shown
+        raise InvalidCallError(
+            f"its first line names none of the table's columns {[*kinds]}: begin with their names"
+        )
     for name in names:
         if name in kinds and name not in types:
             raise InvalidCallError(f"column {name!r} is {kinds[name]}, which CSV has no form for")

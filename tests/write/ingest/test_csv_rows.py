@@ -116,7 +116,7 @@ REFUSED = {
     "too few fields": (f"id,n,s\n1,2,c\n{SECRET}\n", "a row has 1 fields, and the first line 3"),
     "too many fields": (f"id,n,s\n1,2,3,{SECRET}\n", "a row has 4 fields"),
     "nothing": ("", "Empty"),
-    "no rows": (f"{SECRET}\nx\ny\n", "no columns"),
+    "no rows": (f"{SECRET}\nx\ny\n", "names none of"),
 }
 
 

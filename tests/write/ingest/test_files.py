@@ -249,6 +249,7 @@ def test_a_file_is_written_piece_by_piece(tmp_path: Path) -> None:
         ("upsert", "x.csv", "id,n,at\n9,1,\n,1,\n", r"x.csv: .*row 1 has a null"),
         ("upsert", "x.csv", "id,n\n9,1\n,1\n", r"x.csv: .*null"),
         ("insert", "x.csv", "id,n,at\n9,1,\n,1,\n", r"x.csv: .*null"),
+        ("upsert", "x.csv", "root:x:0\nuser:x:1\n", r"^[^ ]*x.csv: its first line names none of"),
         ("upsert", "x.json", "{}", "row 1 is empty: give the columns of the key"),
         ("upsert", "x.json", '{"n": 1}', "primary key column 'id'"),
         ("apply", "x.json", '{"id": 1, "n": 3}', r"x.json: op='_op': the rows have no such"),
