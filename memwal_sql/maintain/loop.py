@@ -7,6 +7,7 @@ themselves. Another loop makes up for one that died.
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -180,7 +181,12 @@ class _Loop:
         single_pass: bool = False,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        """`single_pass`: no other round follows, so the flush itself finds the free regions."""
+        """`single_pass`: no other round follows, so the flush itself finds the free regions.
+
+        Raises InvalidCallError for the place of a table.
+        """
+        if isinstance(table, str | os.PathLike):
+            raise InvalidCallError(f"{table!r} is a place: mw.open_table opens the table there")
         self._table = table
         self._triggers = triggers
         self._progress = progress

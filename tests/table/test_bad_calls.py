@@ -140,6 +140,9 @@ def test_bad_questions_are_refused(table: Any, uri: str) -> None:
         table.scan(filter="nope > 1").read_all()
     with refused(uri, "id >"):
         table.scan(filter="id > > 1").read_all()
+    for run in (mw.run_all_jobs, mw.run_jobs_forever):
+        with refused(uri, uri, "mw.open_table"):
+            run(uri)
 
 
 @each(
