@@ -6,12 +6,15 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from exec_nodes.arrow.arrays import is_json
+from exec_nodes.keys.keys import one_array
 from memwal_native.syntax import Item
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.statements.changes.reading import ROW, Reading
 from memwal_sql.statements.changes.row_actions import RowAction
 from memwal_sql.statements.changes.target import Target
 from memwal_sql.statements.queries.parsed import Statement
+from memwal_sql.write.ingest.json_texts import stored_json
 
 _ACTION = "merge_action"
 
@@ -58,6 +61,10 @@ class Returning:
                 raise InvalidCallError(
                     f"column {field.name!r} is not nullable, and a row would have NULL in it"
                 )
+            if is_json(field.type):
+                place = schema.get_field_index(field.name)
+                texts = stored_json(one_array(rows[field.name]), field.name)
+                rows = rows.set_column(place, field, texts)
         if self._says_action:
             kinds = [pa.repeat(pa.scalar(action.kind), action.rows.num_rows) for action in actions]
             rows = rows.append_column(_ACTION, pa.chunked_array(kinds, pa.string()))

@@ -130,6 +130,13 @@ def test_every_way_to_write_gives_that_text(uri: str) -> None:
             writer.delete([1])
         writer.upsert([{"id": 1, "j": "1"}])
         mw.sql(context, f"UPDATE t SET j = '{given}' WHERE id = 1")
+        for statement in (
+            f"INSERT INTO t VALUES (2, '{given}')",
+            f"UPDATE t SET j = '{given}' WHERE id = 2",
+            "DELETE FROM t WHERE id = 2",
+        ):
+            returned = mw.sql(context, f"{statement} RETURNING j, j = '{given}' AS as_given")
+            assert returned.to_pylist() == [{"j": '{"a":2,"b":1}', "as_given": False}]
         again = writer.upsert([{"id": 1, "j": given}], when="t.j <> s.j")
         assert (again.rows, again.skipped) == (0, 1)
 
