@@ -29,6 +29,13 @@ class Statements:
     def _column(self, name: str) -> str:
         return self._one_of("id", "v", f"{name}.v", f"{name}.id")
 
+    def _operand(self, name: str) -> str:
+        """A column, or an expression that some planners take for the column."""
+        column = self._column(name)
+        if self._chance(0.85):
+            return column
+        return self._one_of(f"({column})", f"+{column}", f"{column} + 0", f"+({column})")
+
     def _from(self) -> tuple[str, str]:
         """A FROM, and the name of its columns."""
         table = self._one_of("t", "t", "t", "u", "u", "u", "p", "w", "c")
@@ -40,13 +47,28 @@ class Statements:
         kind = self._random.random()
         if kind < 0.15:
             operation = self._one_of("UNION", "UNION ALL", "EXCEPT", "INTERSECT")
-            if self._chance(0.04):
+            if self._chance(0.02):
                 operation = self._one_of("EXCEPT ALL", "INTERSECT ALL")
             made = f"{self._plain(depth)} {operation} {self._plain(depth)}"
             return f"SELECT q.x FROM ({made}) AS q(x)"
         if kind < 0.35:
             return self._joined()
+        if kind < 0.42:
+            return f"{self._plain(depth)} ORDER BY 1 NULLS LAST {self._limit()}"
         return self._plain(depth)
+
+    def _limit(self) -> str:
+        return self._one_of("LIMIT 1", "LIMIT 3", "LIMIT 2 OFFSET 1", "LIMIT 0")
+
+    def _compared(self, depth: int) -> str:
+        """A query after ANY or ALL."""
+        if self._chance(0.85):
+            return self.query(depth)
+        table, name = self._from()
+        made = self._one_of("max", "min", "sum", "count")
+        where = self._one_of("", f" WHERE {self._simple(name, named=True)}")
+        group = self._one_of("", "", f" GROUP BY {name}.id")
+        return f"SELECT {made}({name}.v) FROM {table}{where}{group}"
 
     def _joined(self) -> str:
         join = self._one_of("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN")
@@ -64,18 +86,22 @@ class Statements:
                 columns.append("id")
             elif self._chance(0.08):  # refused
                 columns = ["id"]
-        column = self._random.choice(columns)
+        column, third = self._random.choice(columns), ""
+        if on.startswith("ON") and self._chance(0.4):
+            third = f" {self._one_of('JOIN', 'LEFT JOIN')} {self._one_of('t', 'u', 'p', 'w')} AS d "
+            third += self._one_of("ON d.id = a.id", "ON d.id = b.v", "ON d.v < b.id")
+            column = self._one_of(column, "d.id", "d.v")
         where = self._one_of("", f" WHERE {self._simple('a', named=True)}")
-        return f"SELECT {column} FROM {left} AS a {join} {right} AS b {on}{where}"
+        return f"SELECT {column} FROM {left} AS a {join} {right} AS b {on}{third}{where}"
 
     def _plain(self, depth: int) -> str:
         table, name = self._from()
-        column = self._column(name)
+        column = self._operand(name) if self._chance(0.3) else self._column(name)
         where = self.condition(name, depth - 1) if self._chance(0.7) else "true"
         return f"SELECT {self._one_of('', 'DISTINCT ')}{column} FROM {table} WHERE {where}"
 
     def _simple(self, name: str, *, named: bool = False) -> str:
-        column = self._one_of(f"{name}.v", f"{name}.id") if named else self._column(name)
+        column = self._one_of(f"{name}.v", f"{name}.id") if named else self._operand(name)
         number = self._random.randrange(6)
         return self._one_of(
             f"{column} {self._random.choice(OPERATORS)} {number}",
@@ -88,17 +114,17 @@ class Statements:
     def condition(self, name: str, depth: int) -> str:
         """A condition of a query over a table of this name."""
         kind = self._random.random() if depth > 0 else 1.0
-        column = self._column(name)
+        column = self._operand(name)
         if kind < 0.25:
             word = self._one_of("ANY", "SOME", "ALL")
             operator = self._random.choice(OPERATORS)
-            return f"{column} {operator} {word} ({self.query(depth)})"
+            return f"{column} {operator} {word} ({self._compared(depth)})"
         if kind < 0.4:
             return f"{column} IN ({self.query(depth)})"
         if kind < 0.47:
             return f"{name}.{self._one_of('id', 'v')} NOT IN ({self.query(depth)})"
         if kind < 0.53:
-            return self._value(f"{column} = ANY ({self.query(depth)})")
+            return self._value(f"{column} = ANY ({self._compared(depth)})")
         if kind < 0.54:  # often refused
             return self._value(f"{column} IN ({self.query(depth)})")
         if kind < 0.62:
@@ -106,13 +132,15 @@ class Statements:
             inside = self.condition(inner, depth - 1)
             if inner != name and self._chance(0.6):
                 inside = f"{inner}.id {self._random.choice(OPERATORS)} {name}.v AND ({inside})"
-            return f"{self._one_of('', 'NOT ')}EXISTS (SELECT 1 FROM {table} WHERE {inside})"
+            limit = f" {self._limit()}" if self._chance(0.05) else ""
+            made = f"SELECT 1 FROM {table} WHERE {inside}{limit}"
+            return f"{self._one_of('', 'NOT ')}EXISTS ({made})"
         if kind < 0.68:
             table, inner = self._from()
             operator = self._random.choice(OPERATORS)
             made = self._one_of("max", "min", "sum", "count")
             return f"{column} {operator} (SELECT {made}({inner}.v) FROM {table})"
-        if kind < 0.85:
+        if kind < 0.8:
             word = self._one_of("AND", "OR")
             left, right = self.condition(name, depth - 1), self.condition(name, depth - 1)
             return f"({left}) {word} ({right})"
