@@ -13,7 +13,7 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.records.table import Records
-from memwal_sql.storage.records.transactions import Transactions
+from memwal_sql.storage.records.transactions import Transactions, free_id
 from memwal_sql.storage.retries import Pauses
 from memwal_sql.transaction.commit import Commit
 from tests.model.faults import Fault, FaultyStore, Kind
@@ -186,7 +186,9 @@ def test_an_id_whose_first_record_was_collected_while_another_attempt_began(
         tx.sql("UPDATE accounts SET n = n + 1 WHERE id = 1")
     assert tx.result is not None and tx.result.id == "k~2"
     store = open_store(accounts.uri)
-    store.delete([Transactions(store).path("k")])
+    records = Transactions(store)
+    store.delete([records.path("k")])
+    assert free_id(records, "k") == records.read("k~2")  # also where no log says it any more
     assert mw.transaction(accounts, id="k").committed
     assert mw.outcome(accounts, id="k") == "committed"
 
