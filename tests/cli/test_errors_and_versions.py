@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -20,6 +19,7 @@ from tests.cli.calls import as_json, call, ended, failing
 from tests.each import each
 from tests.model.pairs import SCHEMA, rows
 from tests.model.writing import flush_rows, upsert_rows
+from tests.program import run
 from tests.soak import usual
 from tests.storage.older import entry_range, make_older, mem_wal
 
@@ -172,7 +172,7 @@ def test_what_is_open_already_is_written_into(tmp_path: Path, name: str) -> None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["devices", "log"]
 
 
-MEMWAL = (sys.executable, "-m", "memwal_sql")
+MEMWAL = ("-m", "memwal_sql")
 FULL = "can't be written: No space left on device"
 
 
@@ -201,10 +201,8 @@ def test_a_full_disk_is_told_with_the_name_of_the_file(table: Any, form: str, si
 )
 def test_a_full_disk_behind_standard_output_is_told(table: Any, command: tuple[str, ...]) -> None:
     with open("/dev/full", "wb") as full:
-        process = subprocess.run(
-            [*MEMWAL, command[0], table.uri, *command[1:]], stdout=full, stderr=subprocess.PIPE
-        )
-    said = " ".join(process.stderr.decode().split())
+        process = run(*MEMWAL, command[0], table.uri, *command[1:], stdout=full.fileno())
+    said = " ".join(process.stderr.split())
     assert process.returncode == ExitCode.CALL, said
     assert FULL in said and "Traceback" not in said and "Exception ignored" not in said
     assert ("'/dev/stdout'" if "--to" in command else "standard output") in said
@@ -221,10 +219,8 @@ def test_a_file_is_kept_when_there_is_no_room_for_another(
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)); main()"
     )
     query = ("sql", table.uri, "SELECT random() FROM range(20000)", "--output", form)
-    process = subprocess.run(
-        [sys.executable, "-c", code, *query, "--to", file], capture_output=True
-    )
-    said = " ".join(process.stderr.decode().split())
+    process = run("-c", code, *query, "--to", file)
+    said = " ".join(process.stderr.split())
     assert process.returncode == ExitCode.CALL, said
     assert f"'{file}' can't be written: File too large" in said
     assert file.read_text() == "kept"
@@ -339,10 +335,10 @@ def test_a_reader_that_has_left_has_one_exit_code(table: Any, arguments: tuple[s
     os.close(reader)
     try:
         named = [one.format(table=table.uri) for one in arguments]
-        process = subprocess.run([*MEMWAL, *named], stdout=closed, stderr=subprocess.PIPE)
+        process = run(*MEMWAL, *named, stdout=closed)
     finally:
         os.close(closed)
-    assert (process.returncode, process.stderr) == (ExitCode.PIPE_CLOSED, b"")
+    assert (process.returncode, process.stderr) == (ExitCode.PIPE_CLOSED, "")
 
 
 def test_where_a_table_is_or_is_not_the_command_is_told_which_option_helps(

@@ -6,8 +6,6 @@ import json
 import os
 import pty
 import re
-import subprocess
-import sys
 import tty
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +22,7 @@ from memwal_sql.view.texts import visible, visible_json, visible_lines
 from tests.cli.calls import call, ended
 from tests.each import each
 from tests.model.writing import upsert_rows
+from tests.program import run, start
 from tests.soak import usual
 
 EVIL = "\x1b]0;title\x07\x1b[2J\x9b31m\u202ecba\u2066\r\n\t\x7f\u2028[red]"
@@ -108,16 +107,15 @@ def in_a_terminal(*command: str) -> tuple[int, str]:
     """The exit code of a process that has a terminal of its own, and what arrives there."""
     ours, its = pty.openpty()
     tty.setraw(its)
-    code = "import os, sys; os.login_tty(int(sys.argv[1])); os.execv(sys.argv[2], sys.argv[2:])"
-    wrapped = (sys.executable, "-c", code, str(its), *command)
-    process = subprocess.Popen(wrapped, pass_fds=[its])
+    process = start(command, [its] * 3, has_terminal=True)
     os.close(its)
     arrived = b""
     with suppress(OSError):  # EIO: all has arrived
         while part := os.read(ours, 10_000):
             arrived += part
     os.close(ours)
-    return process.wait(), arrived.decode()
+    process.join()
+    return process.exitcode or 0, arrived.decode()
 
 
 @pytest.mark.parametrize("way", usual(WAYS_TO_A_TERMINAL, 2), ids="".join)
@@ -128,14 +126,13 @@ def test_csv_is_shown_in_a_terminal_and_exact_elsewhere(
     link = tmp_path / "link"
     link.symlink_to("/dev/tty")
     way = tuple(one.replace("LINK", str(link)) for one in way)
-    query = (sys.executable, "-m", "memwal_sql", "sql", table.uri)
+    query = ("-m", "memwal_sql", "sql", table.uri)
     query = (*query, f'SELECT id, "{NAME.replace(chr(0), "")}" FROM t', *way, "--output", "csv")
     code, shown = in_a_terminal(*query)
     assert code == 0
     assert not OBEYED.search(shown) and "\\x1b[2J" in shown and "plain" in shown
     if not way:
-        exact = subprocess.run(query, stdout=subprocess.PIPE, check=True).stdout.decode()
-        assert f'"plain","{EVIL}"\n' in exact
+        assert f'"plain","{EVIL}"\n' in run(*query).stdout
 
 
 @pytest.mark.parametrize(
@@ -143,7 +140,7 @@ def test_csv_is_shown_in_a_terminal_and_exact_elsewhere(
 )
 def test_no_parquet_is_sent_to_a_terminal(table: Any, way: tuple[str, ...]) -> None:
     query = ("sql", table.uri, "SELECT id FROM t", "--output", "parquet", *way)
-    code, shown = in_a_terminal(sys.executable, "-m", "memwal_sql", *query)
+    code, shown = in_a_terminal("-m", "memwal_sql", *query)
     assert code == ExitCode.CALL
     assert "Parquet is not text" in shown and "PAR1" not in shown
 

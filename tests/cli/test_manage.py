@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +13,7 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.cli import prompt as prompts
 from tests.cli.calls import as_json, call, failing
+from tests.program import run
 
 ROOT = Path(__file__).parent.parent.parent
 SCHEMA = pa.schema([("id", pa.int64()), ("body", pa.string())])
@@ -132,12 +130,12 @@ def test_a_terminal_asks_for_statements(uri: str, terminal: tuple[int, int]) -> 
         "BEGIN;\nDELETE FROM t WHERE id = 1;\nCOMMIT;\nnonsense;\nSELECT max(id) + $more FROM t;"
     )
     os.write(ours, f"{statements}\nexit\n".encode())
-    command = [sys.executable, "-m", "memwal_sql", "sql", uri, "--param", "more=40"]
-    call = partial(subprocess.run, command, cwd=ROOT, stdin=theirs, timeout=60)
-    ended = call(capture_output=True, text=True, check=True)
+    command = ("-m", "memwal_sql", "sql", uri, "--param", "more=40")
+    ended = run(*command, stdin=theirs)
+    assert ended.returncode == 0, ended.stderr
     assert "42" in ended.stdout and "InvalidCallError" in ended.stderr
     assert rows(uri) == [(2, "two")]
     os.write(ours, b"BEGIN;\nDELETE FROM t;\nexit\n")
-    ended = call(capture_output=True, text=True)
+    ended = run(*command, stdin=theirs)
     assert ended.returncode == 2 and "end within a transaction" in ended.stderr
     assert rows(uri) == [(2, "two")]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pytest
 
 from memwal_sql.cli.app import THREADS_VARIABLE, give_way
+from tests.program import run
 
 
 @pytest.mark.parametrize("chosen", [None, "1"])
@@ -31,5 +30,5 @@ def test_a_job_takes_half_of_the_processors_and_a_lower_priority(
 def test_a_process_that_gives_way_goes_on() -> None:
     """Whatever the system grants of it."""
     code = "from memwal_sql.cli.app import give_way; give_way(); print('goes on')"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr) == ("goes on\n", "")
+    done = run("-c", code)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "goes on\n", "")

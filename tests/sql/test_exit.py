@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.program import run
 from tests.soak import IS_SOAK
 from tests.sql import panicking_child
 from tests.sql.panicking_child import PLACES, statements
@@ -39,8 +40,7 @@ def test_a_fork_waits_for_its_own_queries_and_no_others(how: str) -> None:
 
 
 def test_a_panic_is_an_error_wherever_a_provider_has_it() -> None:
-    command = [sys.executable, "-m", panicking_child.__name__]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = run("-m", panicking_child.__name__)
     assert done.returncode == 0, done.stderr[-2000:]
     everything = [f"{place}: {sql}" for place in PLACES for sql in statements(place)]
     assert done.stdout.splitlines() == everything

@@ -6,7 +6,6 @@ import asyncio
 import gc
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ import pytest
 import memwal_sql as mw
 from exec_nodes.base import threads, transient_threads
 from memwal_sql import aio
+from tests import program
 from tests.docs.pages import page
 from tests.docs.test_manual import documented
 
@@ -273,7 +273,7 @@ def test_jobs_run_on_a_table_by_name(tmp_path: Path) -> None:
 def test_the_end_of_a_process_waits_for_a_call_and_the_end_of_a_loop_does_not(
     tmp_path: Path,
 ) -> None:
-    program = """if True:
+    text = """if True:
         import asyncio, sys, threading
         import pyarrow as pa
         import memwal_sql as mw
@@ -292,5 +292,6 @@ def test_the_end_of_a_process_waits_for_a_call_and_the_end_of_a_loop_does_not(
         threading.Timer(0.1, released.set).start()
     """
     table = mw.create_table(tmp_path / "t", SCHEMA, "id")
-    subprocess.run([sys.executable, "-c", program, table.uri], check=True, timeout=120)
+    done = program.run("-c", text, table.uri)
+    assert done.returncode == 0, done.stderr
     assert table.count_rows() == 1

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -27,6 +25,7 @@ from tests.model.process import as_another_process
 from tests.model.resident import another_cache
 from tests.model.s3 import Requests, s3_server
 from tests.model.writing import merge_rows
+from tests.program import run
 from tests.soak import IS_SOAK
 
 KEYS = 60
@@ -314,9 +313,9 @@ def test_the_command_line_reads_copies(tmp_path: Path, folder: Path) -> None:
         assert len(copies) == 2
         for copy in copies:
             os.utime(copy / "files.json", (1, 1))
-        command = [sys.executable, "-m", "memwal_sql", "--cache-dir", str(tmp_path / "cache")]
+        command = ["-m", "memwal_sql", "--cache-dir", str(tmp_path / "cache")]
         given = [word for item in options.items() for word in ("--storage-option", "=".join(item))]
         query = ["sql", uri, "SELECT sum(val) AS n FROM t", "--output", "csv", *given]
-        done = subprocess.run([*command, *query], capture_output=True, text=True, check=False)
+        done = run(*command, *query)
         assert done.returncode == 0 and done.stdout.split() == ['"n"', "100"], done.stderr
         assert all((copy / "files.json").stat().st_mtime > 1 for copy in copies)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from exec_nodes.resident.store import STORE
 from memwal_sql.cli.exit_codes import ExitCode
 from tests.cli.calls import failing
 from tests.model.writing import flush_rows, merge_rows
+from tests.program import run
 
 ROWS = 2_000
 
@@ -71,22 +70,15 @@ def test_what_is_resident_is_listed_by_kind(table: mw.Table) -> None:
         assert found[kind]["entries"] > 0 and found[kind]["hits"] > 0, found
 
 
-def run(*arguments: str, memory: str | None = None) -> subprocess.CompletedProcess[str]:
-    environment = {} if memory is None else {"MEMWAL_MEMORY": memory}
-    return subprocess.run(
-        [sys.executable, "-m", "memwal_sql", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-    )
-
-
 def test_the_command_line_and_the_environment_set_it(table: mw.Table) -> None:
     query = ("sql", table.uri, "SELECT count(*) AS n FROM t", "--output", "csv")
-    for found in (run("--memory", "1MiB", *query), run(*query, memory="0")):
+    memwal = ("-m", "memwal_sql")
+    for found in (
+        run(*memwal, "--memory", "1MiB", *query),
+        run(*memwal, *query, env={"MEMWAL_MEMORY": "0"}),
+    ):
         assert found.returncode == 0 and found.stdout.split() == ['"n"', str(ROWS)], found.stderr
     assert "memory must be" in failing("--memory", "much", *query, code=ExitCode.CALL)
-    found = run(*query, memory="much")
+    found = run(*memwal, *query, env={"MEMWAL_MEMORY": "much"})
     assert found.returncode == ExitCode.CALL
     assert "memory must be" in found.stderr and "MEMWAL_MEMORY" in found.stderr

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 from threading import Event
 
@@ -12,6 +10,7 @@ import pytest
 
 from exec_nodes.base.tasks import in_background, map_concurrently
 from tests.model.waiting import LONGEST_SECONDS, eventually
+from tests.program import run
 
 
 def test_results_come_in_order_and_several_calls_are_under_way_at_once() -> None:
@@ -51,9 +50,8 @@ def work():
 assert in_background(lambda: None)
 threading.Thread(target=work).start()
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[2, 3] False"
-    assert not done.stderr
+    done = run("-c", code)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[2, 3] False\n", "")
 
 
 # Lance warns of every fork of a process that has used it.

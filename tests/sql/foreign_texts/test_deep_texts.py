@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import struct
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,22 +16,15 @@ from memwal_native.syntax import SqlParser
 from memwal_sql.storage.proto_gen import lance_table_pb2, mem_wal_pb2
 from planner.predicates.condition import condition_of
 from tests.planner.predicates.said import Said
+from tests.program import run
+from tests.sql.foreign_texts import deep_texts_child
 from tests.sql.foreign_texts.deep_texts_child import doors
-
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize("what", ["refuse", "answer"])
 def test_texts_end_no_process(what: str, tmp_path: Path) -> None:
     """Rows of operators ended it by SIGSEGV, through every door that takes text."""
-    command = [
-        sys.executable,
-        "-m",
-        "tests.sql.foreign_texts.deep_texts_child",
-        what,
-        str(tmp_path),
-    ]
-    child = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    child = run("-m", deep_texts_child.__name__, what, tmp_path)
     assert child.returncode == 0, child.stderr
     assert child.stdout == "", child.stdout
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 import zlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -22,6 +20,7 @@ from memwal_sql.storage.cache.disk_cache import CachedFolder, DiskCache, Origina
 from memwal_sql.storage.cache.settings import CacheSettings
 from tests.each import each
 from tests.model.process import forks
+from tests.program import run
 
 pytestmark = pytest.mark.slow
 
@@ -357,13 +356,7 @@ assert begun.wait(60)
 
 
 def test_a_process_that_ends_waits_for_no_copy_and_leaves_no_part_of_one(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", ENDING, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    done = run("-c", ENDING, tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "read\n", "")
     assert [path.name for path in tmp_path.iterdir()] == [".adding"]
 
