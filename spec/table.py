@@ -109,6 +109,7 @@ CONFIGURATIONS: Mapping[str, Configuration] = {
             "dropAborted": "Acked",
             "noHanding": "Acked",
         },
+        is_long=True,
     ),
     "VerdictLost": Configuration("Verdict", {"noNote": "Kept", "noteLast": "Kept"}, ("Whole",)),
     "Drop": Configuration(
