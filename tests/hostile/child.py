@@ -125,7 +125,7 @@ READS: dict[str, Use] = {
     ),
     **{f"memwal {name}": _cli(name) for name in ("info", "regions", "generations", "wal", "check")},
     "memwal sql": _cli("sql", "SELECT count(*) FROM t"),
-    "memwal gc": _cli("gc", "--dry-run"),
+    "memwal gc": _cli("gc"),
 }
 COLLECTION: dict[str, Use] = {
     "gc": lambda table: table.collect_garbage(older_than=FOREVER),
