@@ -12,6 +12,7 @@ import pytest
 from lancedb._lancedb import LsmWriteSpec
 
 import memwal_sql as mw
+from memwal_sql.maintain.checks.findings import Severity
 from tests.docs.pages import blocks
 from tests.each import each
 from tests.interop.lancedb_client import (
@@ -73,6 +74,8 @@ def test_an_index_of_lancedb_in_place_of_ours_is_refused(
                 call(one)
     report = table.check()
     assert not report.ok and f"restore version {version}" in str(report)
+    errors = [one.check for one in report if one.severity is Severity.ERROR]
+    assert [check for check in errors if check != "leftovers"] == ["merge progress"], str(report)
     if buckets >= 4:  # the ids of all regions are those of LanceDB's buckets
         assert "an id that LanceDB does not derive" not in str(report)
     lance.dataset(before.uri, version=version).restore()

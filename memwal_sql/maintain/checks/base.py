@@ -91,7 +91,8 @@ def check_merge_progress(state: CheckState) -> Iterator[Finding | Probe]:
                     f"merged, but its next generation is only {current}",
                     "the region's manifest is an older copy: restore the newest one",
                 )
-    yield Probe("the record of collected generations", where, _collected(state, where))
+    if state.has_own_index:
+        yield Probe("the record of collected generations", where, _collected(state, where))
     for number, version in state.versions.items():
         if isinstance(version, MemWalError):
             what = f"version {number} can't be read: {first_line(version)}"
@@ -106,7 +107,7 @@ def _other_index(state: CheckState, where: str) -> list[Finding]:
     """A finding if another program has made the MemWAL index in place of the table's own, which
     tables from before its identity tell by their region specs only."""
     base = state.base
-    own = is_own(base.dataset.schema.metadata, base.details)
+    own = state.has_own_index
     before = [
         number
         for number, details in _details(state)

@@ -59,7 +59,7 @@ def _listed(state: CheckState, region: CheckedRegion) -> Iterator[Finding]:
         remedy = "stop the program that wrote it; restore the region's folder from a copy"
         yield error(region.folder, f"the manifest lists generations twice: {listed}", remedy)
     lacking = lacking_in(merged + 1, region.manifest.current_generation, listed)
-    if lacking:
+    if lacking and state.has_own_index:
         yield error(
             region.folder,
             f"generations [{lacking}] are in no manifest, and the base table holds generations "

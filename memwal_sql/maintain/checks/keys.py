@@ -38,6 +38,8 @@ class KeysInMemory(Thresholds):
 
 def check_region_keys(state: CheckState) -> Iterator[Finding | Probe]:
     """Protocol rules 10 and 11; for manual regions this checks what the caller promises."""
+    if not state.has_own_index:
+        return
     yield from _twins(state)
     unrouted: list[tuple[CheckedRegion, pa.Table]] = []
     for region in state.regions:

@@ -24,6 +24,7 @@ from memwal_sql.read.region import values_in_order
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage import paths
+from memwal_sql.storage.base.index_identity import is_own
 from memwal_sql.storage.base.versions import BaseVersion, read_base_version, version_numbers
 from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.records.intent import Intent
@@ -109,6 +110,12 @@ class CheckState:
         """Add a failure to `refused`, if it is one of the store."""
         if isinstance(failure, StoreUnavailableError):
             self.refused.append(failure)
+
+    @lazy_property
+    def has_own_index(self) -> bool:
+        """Whether the MemWAL index is the table's own. By another one nothing can be said of
+        regions, nor of what was merged."""
+        return is_own(self.base.dataset.schema.metadata, self.base.details)
 
     @lazy_property
     def survey(self) -> Survey:
