@@ -47,14 +47,12 @@ class State:
         mw.catalog(self.ctx, folder / "lake", "lake")
 
     def shown(self) -> object:
-        """All that a statement could change."""
-        tables = [mw.open_table(self.folder / name) for name in ("t", "w")]
+        """All that a statement could change: files, which have the rows of tables and their
+        indexes, tables in memory, and names."""
         return (
-            [table.to_arrow().sort_by("id") for table in tables],
+            {path: path.stat().st_mtime_ns for path in self.folder.rglob("*")},
             self.ctx.table("s").to_pylist(),
-            [table.indexes()["name"].to_pylist() for table in tables],
             sorted(self.ctx.catalog().schema().names()),
-            sorted(self.folder.glob("*")) + sorted(self.folder.glob("lake/*")),
         )
 
 
