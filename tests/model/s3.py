@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,7 +11,10 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import boto3
+from moto.moto_server.werkzeug_app import create_backend_app
 from moto.server import ThreadedMotoServer
+
+logging.getLogger("werkzeug").setLevel(logging.WARNING)  # a line for each request
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
@@ -52,6 +57,12 @@ def _conditional_puts_in_turn(inner: Application) -> Application:
     return application
 
 
+@functools.cache
+def _s3() -> Application:
+    """Moto's S3 alone: its server looks through the folders of all services at each request."""
+    return create_backend_app("s3")
+
+
 @contextmanager
 def s3_server(
     bucket: str, secret: str = "secret", around: Callable[[Application], Application] | None = None
@@ -63,7 +74,7 @@ def s3_server(
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     server.start()
     if (inner := server._server) is not None:
-        inner.app = _conditional_puts_in_turn(inner.app)
+        inner.app = _conditional_puts_in_turn(_s3())
         inner.app = around(inner.app) if around is not None else inner.app
     try:
         host, port = server.get_host_and_port()
