@@ -6,9 +6,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from memwal_sql.errors import StoreUnavailableError
+from memwal_sql.maintain.checks.findings import Severity
+from memwal_sql.maintain.checks.run import Passes
 from tests.maintain.life import create, flush, rows
 from tests.model.faults import Fault, FaultyStore, Kind
 from tests.model.opened import opened_over
+from tests.write.hooked_store import Call, HookedStore
 
 
 def test_each_object_that_cannot_be_read_once_is_told(tmp_path: Path) -> None:
@@ -31,3 +34,29 @@ def test_each_object_that_cannot_be_read_once_is_told(tmp_path: Path) -> None:
             break
         fired += 1
     assert 5 < fired < 99, fired
+
+
+def test_what_was_seen_once_beside_refused_reads_is_no_damage(tmp_path: Path) -> None:
+    """Others collect files during a check; a simulation (bank 5000267) called that damage."""
+    table = create(tmp_path)
+    with table.writer() as writer:
+        for val in (1, 2, 3):
+            writer.upsert(rows(0, 9, val))
+    (log,) = (tmp_path / "t" / "_mem_wal").glob("*/wal")
+    entry = sorted(log.iterdir(), key=lambda entry: int(entry.stem[::-1], 2))[-2]
+    refused = 0
+
+    def refuse(operation: str, path: str, call: Call) -> object:
+        nonlocal refused
+        if (operation, path) == ("list", "_memwal_sql/checkpoints"):  # twice, behind the logs
+            refused += 1
+            if refused == 2 * (Passes.most - 1):
+                entry.unlink()  # the last time looks on
+            raise StoreUnavailableError("list is refused")
+        return call()
+
+    report = opened_over(table.uri, lambda store: HookedStore(store, refuse)).check()
+    assert refused == 2 * Passes.most
+    assert not report.ok
+    assert all("refused" in one.what for one in report.of(Severity.ERROR)), str(report)
+    assert not table.check().ok, "now it is seen each time"
