@@ -62,7 +62,9 @@ class ScanExec(Node):
         """See `Node.resident`; None for the first scan of the base table."""
         native = [c.native for c in self.filters if c.native is not None]
         learns = self.source is self.stale.base and self.stale.learner is not None
-        if learns or not (self.output.names or native) or len(native) < len(self.filters):
+        # Tables without columns, as those of the filter `true`, have lost their number of rows.
+        reads = self.output.names or any(condition.columns for condition in self.filters)
+        if learns or not reads or len(native) < len(self.filters):
             return None
         tables = self.source.resident(self.output.names, self.filters, partition, self.span)
         if tables is None:

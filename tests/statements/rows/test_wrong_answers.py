@@ -148,6 +148,30 @@ def test_a_view_has_the_rows_of_its_query_and_so_has_a_table(
             assert [row["id"] for row in found] == expected, (kind, query)
 
 
+def test_rows_without_columns_are_counted_wherever_they_are(
+    ctx: datafusion.SessionContext, tmp_path: Path
+) -> None:
+    mw.sql(ctx, "INSERT INTO t VALUES (1, 10), (2, 20), (3, NULL)")
+    with mw.create_table(tmp_path / "w", SCHEMA, primary_key="id") as other:
+        mw.register(ctx, "w", other)
+        insert = "INSERT INTO w VALUES (5, 50), (6, 60)"
+        for state in ("SELECT 1", insert, "CALL memwal.flush('w')", "CALL memwal.merge('w')"):
+            mw.sql(ctx, state)
+            rows = 0 if state == "SELECT 1" else 2
+            for query, expected in (
+                ("t WHERE EXISTS (SELECT 1 FROM w)", 3 if rows else 0),
+                ("t WHERE NOT EXISTS (SELECT 1 FROM w)", 0 if rows else 3),
+                ("t LEFT JOIN w ON true", 3 * max(rows, 1)),
+                ("w RIGHT JOIN t ON true", 3 * max(rows, 1)),
+                ("t, w", 3 * rows),
+            ):
+                (found,) = mw.sql(ctx, f"SELECT count(*) AS n FROM {query}").to_pylist()
+                assert found["n"] == expected, (state, query)
+            if rows:
+                mw.sql(ctx, "DELETE FROM t WHERE NOT EXISTS (SELECT 1 FROM w)")
+                assert len(live(ctx)) == 3, state
+
+
 def test_what_can_not_be_right_is_refused_with_the_way_out(
     ctx: datafusion.SessionContext,
 ) -> None:
