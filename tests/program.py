@@ -13,7 +13,6 @@ import termios
 from collections.abc import Mapping, Sequence
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import DupFd
-from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
@@ -35,7 +34,7 @@ def _detached(copy: Any) -> int:
 
 
 def run(
-    *arguments: str | Path,
+    *arguments: object,
     stdin: int | None = None,
     stdout: int | None = None,
     env: Mapping[str, str] | None = None,
@@ -53,7 +52,7 @@ def run(
 
 
 def start(
-    arguments: Sequence[str | Path],
+    arguments: Sequence[object],
     files: Sequence[int],
     env: Mapping[str, str] | None = None,
     *,

@@ -198,7 +198,7 @@ def test_the_oracle_s_upsert_replaces_rows_by_key(flights: pa.Table) -> None:
 
 def test_the_demo_runs_and_every_check_comes_out_right() -> None:
     finished = subprocess.run(
-        [sys.executable, "-m", "demo", "--until", THREE_DAYS.isoformat()],
+        [sys.executable, "-m", "demo", "--until", "2013-01-01"],
         cwd=ROOT,
         capture_output=True,
         text=True,

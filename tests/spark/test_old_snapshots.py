@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 from datetime import timedelta
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -15,6 +14,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 import memwal_sql as mw
 from memwal_sql.spark.source import MemWalDataSource
 from tests.model.writing import merge_rows
+from tests.program import run
 from tests.spark.frames import load
 
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
@@ -47,11 +47,12 @@ for reader, share in pickle.load(sys.stdin.buffer):
 
 def read_elsewhere(cases: list[tuple[DataSourceReader, InputPartition]]) -> list[str]:
     """The keys of shares, or the errors, in a process that has read nothing before."""
-    child = [sys.executable, "-W", "ignore", "-c", READ_ALL]
-    root = Path(__file__).parents[2]
-    given = pickle.dumps(cases)
-    done = subprocess.run(child, input=given, capture_output=True, cwd=root, check=True)
-    return done.stdout.decode().splitlines()
+    with TemporaryFile() as given:
+        pickle.dump(cases, given)
+        given.seek(0)
+        done = run("-c", READ_ALL, stdin=given.fileno())
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
 
 
 def test_rows_that_were_collected_say_what_helps(tmp_path: Path) -> None:

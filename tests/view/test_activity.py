@@ -6,8 +6,6 @@ import json
 import os
 import pty
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from itertools import count
@@ -19,9 +17,8 @@ from memwal_sql.view.overview import Overview, RegionView
 from tests.cli.calls import call
 from tests.model.process import as_another_process
 from tests.model.small_rows import SCHEMA, make_rows
+from tests.program import start
 from tests.view.test_view import printed
-
-ROOT = Path(__file__).parent.parent.parent
 
 
 def activities_of(table: mw.Table, works: list[Callable[[], object]]) -> Iterator[Activity]:
@@ -108,14 +105,15 @@ def test_it_prints_where_nobody_watches_and_ends_at_a_key(tmp_path: Path) -> Non
     assert call(*arguments).count("20 regions, 200 rows not flushed") == 2
     lines = call(*arguments, "--output", "json").splitlines()
     assert [json.loads(line)["rate"] for line in lines] == [None, 0.0]
-    command = [sys.executable, "-m", "memwal_sql", "top", table.uri, "--interval", "100"]
+    command = ("-m", "memwal_sql", "top", table.uri, "--interval", "100")
     ours, theirs = pty.openpty()
     env = os.environ | {"COLUMNS": "300", "LINES": "15"}  # six lines have no room for regions
-    with subprocess.Popen(command, cwd=ROOT, env=env, stdin=theirs, stdout=theirs) as process:
-        os.close(theirs)
-        screen = b""
-        while b"and 11 more regions" not in screen:
-            screen += os.read(ours, 1 << 16)
-        os.write(ours, b"xq")
-        assert process.wait() == 0
+    process = start(command, [theirs] * 3, env, has_terminal=True)
+    os.close(theirs)
+    screen = b""
+    while b"and 11 more regions" not in screen:
+        screen += os.read(ours, 1 << 16)
+    os.write(ours, b"xq")
+    process.join()
+    assert process.exitcode == 0
     os.close(ours)

