@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -32,13 +32,14 @@ MOST_FILES = 20
 
 
 @functools.cache
-def tree_of(path: Path) -> ast.Module:
-    """A file's syntax tree, parsed when a test needs it: each worker imports this module."""
-    return ast.parse((ROOT / path).read_text())
+def nodes_of(path: Path) -> Sequence[ast.AST]:
+    """The nodes of a file's syntax tree, parsed when a test needs it: each worker imports this
+    module."""
+    return tuple(ast.walk(ast.parse((ROOT / path).read_text())))
 
 
-def imports(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
+def imports(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -48,7 +49,7 @@ def imports(tree: ast.AST) -> Iterator[str]:
 
 def packages(path: Path) -> set[str]:
     """The packages that a file imports."""
-    return {name.partition(".")[0] for name in imports(tree_of(path))}
+    return {name.partition(".")[0] for name in imports(nodes_of(path))}
 
 
 def test_a_file_imports_only_layers_below_its_own() -> None:
@@ -58,9 +59,9 @@ def test_a_file_imports_only_layers_below_its_own() -> None:
     assert {path: names for path, names in above.items() if names} == {}
 
 
-def inner_imports(tree: ast.AST) -> Iterator[int]:
+def inner_imports(nodes: Iterable[ast.AST]) -> Iterator[int]:
     """The lines of imports inside functions."""
-    for function in ast.walk(tree):
+    for function in nodes:
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             for node in ast.walk(function):
                 if isinstance(node, ast.Import | ast.ImportFrom):
@@ -68,7 +69,7 @@ def inner_imports(tree: ast.AST) -> Iterator[int]:
 
 
 def test_imports_stand_at_the_top_of_their_file() -> None:
-    assert [f"{path}:{line}" for path in FILES for line in inner_imports(tree_of(path))] == []
+    assert [f"{path}:{line}" for path in FILES for line in inner_imports(nodes_of(path))] == []
 
 
 def test_datafusion_is_used_by_sql_only_and_never_by_nodes() -> None:
@@ -78,7 +79,7 @@ def test_datafusion_is_used_by_sql_only_and_never_by_nodes() -> None:
 
 def imported_modules(path: Path) -> Iterator[str]:
     """Our modules that a file imports, those for types alone too."""
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.ImportFrom):
             inner = (f"{node.module}.{alias.name}" for alias in node.names)
             yield from (name if name in MODULES else str(node.module) for name in inner)
@@ -154,14 +155,21 @@ def patched(tree: ast.AST) -> Iterator[str]:
     """The names that a test replaces: by `setattr(of, name, ...)`, `patch.object(of, name)` or
     `patch("of.name")`."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
-            ("setattr", "patch", "patch.object")
-        ):
+        if isinstance(node, ast.Call) and _replaces(node.func):
             yield from (
                 arg.value.rpartition(".")[2]
                 for arg in node.args[:2]
                 if isinstance(arg, ast.Constant) and isinstance(arg.value, str)
             )
+
+
+def _replaces(function: ast.expr) -> bool:
+    match function:
+        case ast.Attribute(attr="object", value=ast.Attribute(attr=name) | ast.Name(id=name)):
+            return name.endswith("patch")
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name.endswith(("setattr", "patch"))
+    return False
 
 
 def test_thresholds_and_executors_are_not_patched() -> None:
@@ -192,8 +200,8 @@ CLEAR_ROOMS = ("memwal_sql/read/", "memwal_sql/session/", "memwal_sql/table/")
 LIBRARIES = {("literals.py", "floor")}  # math.floor
 
 
-def names(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
+def names(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         match node:
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name):
                 yield name
@@ -204,7 +212,7 @@ def names(tree: ast.AST) -> Iterator[str]:
 def retired(path: Path) -> set[str]:
     """The names of a file that have a retired word in them."""
     banned = RETIRED if str(path).startswith(VAGUE_ROOMS) else RETIRED | VAGUE
-    found = {path.stem, *names(tree_of(path))}
+    found = {path.stem, *names(nodes_of(path))}
     words = {name: re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower() for name in found}
     return {
         name
@@ -218,17 +226,17 @@ def test_names_are_words_of_the_field() -> None:
     assert {str(path): names for path in FILES if (names := retired(path))} == {}
 
 
-def locals_of(tree: ast.AST) -> set[str]:
+def locals_of(nodes: Iterable[ast.AST]) -> set[str]:
     """The names of a file's variables and arguments."""
-    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.arg)]
-    return {node.id if isinstance(node, ast.Name) else node.arg for node in nodes}
+    named = [node for node in nodes if isinstance(node, ast.Name | ast.arg)]
+    return {node.id if isinstance(node, ast.Name) else node.arg for node in named}
 
 
 def test_names_of_locals_say_what_they_hold() -> None:
     rooms = [path for path in FILES if str(path).startswith(CLEAR_ROOMS)]
-    vague = {str(path): locals_of(tree_of(path)) & VAGUE_LOCALS for path in rooms}
+    vague = {str(path): locals_of(nodes_of(path)) & VAGUE_LOCALS for path in rooms}
     assert {path: names for path, names in vague.items() if names} == {}
 
 
 def test_the_name_one_is_out_of_use() -> None:
-    assert {str(path) for path in FILES if "one" in names(tree_of(path))} == set()
+    assert {str(path) for path in FILES if "one" in names(nodes_of(path))} == set()
