@@ -16,7 +16,7 @@ from memwal_native.syntax import Search, SqlParser, SqlQuery
 from memwal_sql.arguments import quoted
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.read.snapshots import CONSISTENCIES
-from memwal_sql.session.clauses import check_faults, check_memberships
+from memwal_sql.session.clauses import check_faults, check_memberships, check_offsets
 from memwal_sql.session.provider import noted_scans
 from memwal_sql.session.table_functions import (
     NAME_PARTS,
@@ -148,6 +148,7 @@ def checked(parser: SqlParser, source: Text) -> tuple[SqlQuery, list[Edit]]:
     parsed = parsed_query(parser, source)
     check_faults(parsed, merges_piecewise=parser.merges_piecewise)
     check_memberships(parsed.misread)
+    check_offsets(source.text)
     return parsed, [Edit(at, at, _ALIAS) for at in parsed.unnamed]
 
 

@@ -32,6 +32,7 @@ REFUSALS = {
     "would ignore NULLs": 0.03,
     "EXCEPT ALL and INTERSECT ALL": 0.01,
     "column of USING": 0.02,
+    "ignores OFFSET": 0.02,
     "ANY and ALL wrongly": 0.01,
     "after ANY or ALL, DataFusion confuses": 0.01,
     "can't run this subquery": 0.02,

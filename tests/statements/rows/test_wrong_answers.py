@@ -49,6 +49,11 @@ v > ALL (SELECT max(x) FROM o WHERE o.k > 1)
 v IN (SELECT b.v FROM t AS a FULL JOIN u AS b USING (id) JOIN u AS c ON c.id = b.id)
 id IN (SELECT c.id FROM t AS a JOIN u AS b USING (id) RIGHT JOIN u AS c USING (id))
 id IN (SELECT x.id FROM (t LEFT JOIN u USING (id)) AS x)
+v = ANY (SELECT s.v AS x FROM (SELECT v FROM u WHERE v > 1 ORDER BY v LIMIT 1 OFFSET 1) AS s)
+id IN (SELECT id FROM u WHERE id = 1 UNION ALL (SELECT id FROM u ORDER BY id LIMIT 1 OFFSET 1))
+EXISTS (SELECT 1 FROM u WHERE u.id = t.id LIMIT 1)
+v <= ALL (SELECT u.v FROM u WHERE u.id >= t.id LIMIT 9)
+NOT EXISTS (SELECT 1 FROM u WHERE u.id = t.id LIMIT 0)
 """.strip().splitlines()
 
 REFUSED = {
@@ -65,6 +70,10 @@ REFUSED = {
     "v > ALL (SELECT max(x) FROM o WHERE k = id)": "as in u.k",
     "v <= ALL (SELECT max(o.x) + 0 AS m FROM o WHERE o.k = id)": "as in u.k",
     "v > ANY (SELECT count(*) FROM o WHERE k = id)": "as in u.k",
+    "EXISTS (SELECT 1 FROM u WHERE u.id = t.id OFFSET 1)": "count",
+    "NOT EXISTS ((SELECT 1 FROM u WHERE u.id = t.id LIMIT 3 OFFSET 1))": "count",
+    "id = ANY (SELECT u.id AS x FROM u WHERE u.id = t.id OFFSET (1))": "stand in FROM",
+    "v > 5 AND v <> ALL (SELECT u.v FROM u WHERE u.id = t.id LIMIT 2 OFFSET 1)": "count",
     "id IN (SELECT id FROM t EXCEPT ALL SELECT id FROM u)": "row_number",
     "id IN (SELECT id FROM t INTERSECT ALL SELECT id FROM u)": "row_number",
     "id IN (SELECT id FROM t AS a RIGHT JOIN u AS b USING (id))": "coalesce",
