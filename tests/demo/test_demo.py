@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import subprocess
-import sys
 from collections.abc import Sequence
 from datetime import date
 from io import TextIOWrapper
@@ -31,10 +29,11 @@ from demo.flights import (
     load_ordinary_tables,
 )
 from demo.monitor import Monitor, Observation, check
-from demo.progress import Counts, Progress
+from demo.progress import SPAWN, Counts, Progress
 from tests.each import each
+from tests.model.process import forks
+from tests.program import run
 
-ROOT = Path(__file__).resolve().parents[2]
 THREE_DAYS = date(2013, 1, 3)
 
 
@@ -197,19 +196,19 @@ def test_the_oracle_s_upsert_replaces_rows_by_key(flights: pa.Table) -> None:
 
 
 def test_the_demo_runs_and_every_check_comes_out_right() -> None:
-    finished = subprocess.run(
-        [sys.executable, "-m", "demo", "--until", "2013-01-01"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    finished = run("-m", "demo", "--until", "2013-01-01")
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert "WRONG" not in finished.stdout
     assert "What happened" in finished.stdout
 
 
+@pytest.fixture
+def quick_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the second process."""
+    monkeypatch.setattr(SPAWN, "Process", forks().Process)
+
+
+@pytest.mark.usefixtures("quick_start")
 def test_the_demo_fails_when_an_answer_is_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -220,6 +219,7 @@ def test_the_demo_fails_when_an_answer_is_wrong(
     assert "WRONG" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("quick_start")
 def test_a_second_process_that_dies_is_a_problem(tmp_path: Path) -> None:
     monitor = Monitor(str(tmp_path / "no table"), Progress())
     monitor.wait()
