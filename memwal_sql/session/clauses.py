@@ -19,7 +19,7 @@ _SKIPPED = (
 
 def check_offsets(text: str) -> None:
     """Raise UnsupportedError for OFFSET in a query after EXISTS, ANY or ALL."""
-    if "offset" not in text.lower():
+    if not any(word in text.lower() for word in ("offset", "limit")):
         return
     tokens = [
         (kind, value.upper() if kind == "word" else value)
@@ -35,12 +35,15 @@ def check_offsets(text: str) -> None:
             within.append(compares or (before[-1:] == ["("] and within[-1]))
         elif (kind, value) == ("symbol", ")"):
             within.pop()
-        elif (kind, value) == ("word", "OFFSET") and within[-1] and _is_value(tokens[place + 1]):
+        elif kind == "word" and within[-1] and _skips(value, tokens[place + 1 : place + 3]):
             raise UnsupportedError(_SKIPPED)
 
 
-def _is_value(token: tuple[str, str]) -> bool:
-    return token[0] in ("number", "placeholder") or token[1] == "("
+def _skips(word: str, after: Sequence[tuple[str, str]]) -> bool:
+    """Whether a word begins OFFSET n, or LIMIT n, m."""
+    if word == "LIMIT":
+        return ("symbol", ",") in after
+    return word == "OFFSET" and (after[0][0] in ("number", "placeholder") or after[0][1] == "(")
 
 
 def check_memberships(misread: Sequence[str]) -> None:

@@ -72,6 +72,7 @@ REFUSED = {
     "v > ANY (SELECT count(*) FROM o WHERE k = id)": "as in u.k",
     "EXISTS (SELECT 1 FROM u WHERE u.id = t.id OFFSET 1)": "count",
     "NOT EXISTS ((SELECT 1 FROM u WHERE u.id = t.id LIMIT 3 OFFSET 1))": "count",
+    "EXISTS (SELECT 1 FROM u WHERE u.id = t.id LIMIT 1, 2)": "count",
     "id = ANY (SELECT u.id AS x FROM u WHERE u.id = t.id OFFSET (1))": "stand in FROM",
     "v > 5 AND v <> ALL (SELECT u.v FROM u WHERE u.id = t.id LIMIT 2 OFFSET 1)": "count",
     "id IN (SELECT id FROM t EXCEPT ALL SELECT id FROM u)": "row_number",
