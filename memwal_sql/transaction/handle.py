@@ -166,8 +166,8 @@ class OpenTransaction:
 
     def _timeout(self) -> ConflictError:
         return ConflictError(
-            f"the transaction took longer than {self._timeout_s} s (timeout_s): nothing was "
-            "written: ROLLBACK, and run all of it again"
+            f"the transaction took longer than {self._timeout_s} s (timeout_s), and nothing was "
+            "written: run all of it again, in SQL after ROLLBACK"
         )
 
     def commit(self) -> TransactionResult:

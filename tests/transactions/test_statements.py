@@ -348,7 +348,10 @@ def test_each_statement_after_the_time_is_over_asks_for_rollback(
     transaction._clock = lambda: seconds() + 61
     for _ in range(2):
         for statement in ("SELECT * FROM accounts", "INSERT INTO journal VALUES (1, 'x')"):
-            with pytest.raises(mw.ConflictError, match=r"60\.0 s.*written: ROLLBACK, and run all"):
+            with pytest.raises(
+                mw.ConflictError,
+                match=r"60\.0 s.*written: run all of it again, in SQL after ROLLBACK",
+            ):
                 values(ctx, statement)
         with pytest.raises(mw.InvalidCallError, match="is open: COMMIT or ROLLBACK ends it"):
             mw.sql(ctx, "BEGIN")
