@@ -527,3 +527,20 @@ def test_no_table_is_made_whose_regions_only_a_program_can_name(tmp_path: Path) 
     text = failing(*new, "--region-by", "manual", code=ExitCode.CALL)
     assert "bucket(id, 8)" in text
     assert not (tmp_path / "new").exists()
+
+
+def test_a_new_table_has_no_infinity_of_a_number_that_is_too_large(tmp_path: Path) -> None:
+    for name, text in (
+        ("x.csv", "id,f\n1,1.5\n2,1e400\n"),
+        ("x.jsonl", '{"id": 1, "f": 1.5}\n{"id": 2, "f": -1e400}\n'),
+        ("x.json", '[{"id": 1, "f": 1.5}, {"id": 2, "f": {"a": [1e400]}}]'),
+    ):
+        (tmp_path / name).write_text(text)
+        new = tmp_path / f"new {name}"
+        load = ("load", new, tmp_path / name, "--primary-key", "id")
+        assert "1e400" in failing(*load, code=ExitCode.CALL)
+        assert name == "x.csv" or not new.exists()
+    (tmp_path / "x.csv").write_text("id,f\n1, 1.5\n2,inf\n3,\n")
+    call("load", tmp_path / "new", tmp_path / "x.csv", "--primary-key", "id")
+    found = mw.open_table(tmp_path / "new").to_arrow().sort_by("id")
+    assert found["f"].to_pylist() == [1.5, float("inf"), None]

@@ -11,7 +11,7 @@ import shutil
 import sys
 import tempfile
 from codecs import BOM_UTF8
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import time
 from decimal import Decimal
@@ -216,6 +216,11 @@ def _csv(file: BinaryIO, schema: pa.Schema | None) -> FileRows:
         if not pa.types.is_nested(_storage(kind))
     }
     columns, rows = read_csv(file, types)
+    guessed = {f.name: f.type for f in columns if pa.types.is_floating(f.type)}
+    if guessed:  # as texts, none of which becomes infinite
+        file.seek(0)
+        kinds, types = kinds | guessed, types | dict.fromkeys(guessed, pa.string())
+        columns, rows = read_csv(file, types)
     names = columns.names
     if kinds and not kinds.keys() & set(names):  # they may be no names: nothing of it is shown
         raise InvalidCallError(
@@ -249,7 +254,7 @@ _READERS = {FileFormat.PARQUET: _parquet, FileFormat.ARROW: _arrow, FileFormat.C
 
 
 def _json(file: BinaryIO, schema: pa.Schema | None, missing: str) -> FileRows:
-    rows = _objects(file, Decimal if schema else float)
+    rows = _objects(file, Decimal if schema else _finite)
     first = list(islice(rows, _JSON_ROWS))
     if not first:
         if schema is None:
@@ -269,8 +274,7 @@ def _json(file: BinaryIO, schema: pa.Schema | None, missing: str) -> FileRows:
     def batch_of(some: list[tuple[int, dict[str, Any]]]) -> pa.RecordBatch:
         for number, row in some:
             _check_row(number, row, columns, missing)
-        arrays = [_array([row.get(f.name) for _, row in some], f.type, f.name) for f in columns]
-        return pa.record_batch(arrays, names=columns.names)
+        return pa.record_batch([_column(some, f) for f in columns], names=columns.names)
 
     batch = batch_of(first)  # before a table is made of its columns
 
@@ -282,7 +286,27 @@ def _json(file: BinaryIO, schema: pa.Schema | None, missing: str) -> FileRows:
     return columns, batches()
 
 
-def _objects(file: BinaryIO, floats: type) -> Iterator[tuple[int, dict[str, Any]]]:
+def _column(rows: list[tuple[int, dict[str, Any]]], field: pa.Field) -> pa.Array:
+    """The values of numbered rows. Raises InvalidCallError naming the first row that is wrong."""
+    try:
+        return _array([row.get(field.name) for _, row in rows], field.type, field.name)
+    except _ERRORS as error:
+        if len(rows) == 1:
+            column = "" if "column" in str(error) else f"column {field.name!r}: "
+            raise InvalidCallError(f"row {rows[0][0]}: {column}{error}") from None
+        half = len(rows) // 2
+        _column(rows[:half], field)
+        return _column(rows[half:], field)
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if isinf(number):
+        raise ValueError(f"{digits} is not a double: it is too large")
+    return number
+
+
+def _objects(file: BinaryIO, floats: Callable[[str], Any]) -> Iterator[tuple[int, dict[str, Any]]]:
     """The rows of a file, by number."""
     for number, row in _decoded(file, floats):
         if not isinstance(row, dict):
@@ -290,7 +314,7 @@ def _objects(file: BinaryIO, floats: type) -> Iterator[tuple[int, dict[str, Any]
         yield number, row
 
 
-def _decoded(file: BinaryIO, floats: type) -> Iterator[tuple[int, Any]]:
+def _decoded(file: BinaryIO, floats: Callable[[str], Any]) -> Iterator[tuple[int, Any]]:
     """The values of a file, by number; an array is read whole."""
     decoder = json.JSONDecoder(parse_float=floats, object_pairs_hook=_distinct)
     head = file.read(256)
@@ -380,10 +404,17 @@ def _array(values: list[Any], kind: pa.DataType, name: str) -> pa.Array:
             form = "hex digits" if is_binary(kind) else "a time of ISO 8601"
             raise InvalidCallError(f"column {name!r} takes texts of {form}: {error}") from None
     if pa.types.is_decimal(kind):
-        values = [None if v is None or isinstance(v, bool) else Decimal(v) for v in values]
+        values = [_decimal(value, name) for value in values]
     elif pa.types.is_floating(kind):
         values = [_float(value, name) if isinstance(value, Decimal) else value for value in values]
     return exact_values(values, pa.field(name, kind))
+
+
+def _decimal(value: Any, name: str) -> Decimal | None:
+    try:
+        return None if value is None or isinstance(value, bool) else Decimal(value)
+    except (ArithmeticError, TypeError, ValueError):
+        raise InvalidCallError(f"column {name!r}: {value!r} is not a number") from None
 
 
 def _float(value: Decimal, name: str) -> float:

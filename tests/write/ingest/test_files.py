@@ -215,7 +215,7 @@ def test_a_file_is_written_piece_by_piece(tmp_path: Path) -> None:
     table, file = mw.create_table(tmp_path / "t", SCHEMA, "id"), tmp_path / "x.jsonl"
     good = "".join(f'{{"id": {n}, "n": 1, "at": null}}\n' for n in range(30_000))
     file.write_text(good + '{"id": 9, "n": "x", "at": null}\n')
-    refused = pytest.raises(mw.InvalidCallError, match=r"x\.jsonl: column 'n': 'x'")
+    refused = pytest.raises(mw.InvalidCallError, match=r"x\.jsonl: row 30001: column 'n': 'x'")
     with table.writer() as writer, Pieces.set(piece_bytes=100_000), refused as raised:
         writer.upsert(file)
     written = table.count_rows()

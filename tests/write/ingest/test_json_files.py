@@ -69,3 +69,40 @@ def test_what_is_refused_names_the_value_and_the_remedy(
         writer.upsert(path)
     assert len(str(caught.value)) < 1_000 + len(str(path))
     assert table.count_rows() == 0
+
+
+WRONG = {
+    "n": ['"x"', "1.5", "true", "[1]", str(2**70)],
+    "f": ['"x"', "true", "1e400"],
+    "d": ['"x"', "5"],
+    "at": ['"x"', "5"],
+    "b": ['"zz"', "5"],
+    "m": ['"x"', "1.255", "100000"],
+    "l": ["3", '["x"]', "[1.5]"],
+    "p": ["3", '{"a": "x"}'],
+    "s": ["5", "[1]"],
+}
+KINDS = pa.schema(
+    [
+        *(pa.field("id", pa.int64(), False), ("n", pa.int64()), ("f", pa.float64())),
+        *(("d", pa.date32()), ("at", pa.timestamp("us")), ("b", pa.binary()), ("s", pa.string())),
+        *(("m", pa.decimal128(5, 2)), ("l", pa.list_(pa.int64()))),
+        ("p", pa.struct({"a": pa.int64()})),
+    ]
+)
+
+
+def test_an_error_names_the_row_and_the_column_of_the_value(uri: str, tmp_path: Path) -> None:
+    table = mw.create_table(uri, KINDS, "id")
+    with table.writer() as writer:
+        for name, values in WRONG.items():
+            for value in values:
+                rows = [f'{{"id": {id_}, "{name}": null}}' for id_ in range(7)]
+                rows[4] = f'{{"id": 4, "{name}": {value}}}'
+                for path, text in (("x.jsonl", "\n".join(rows)), ("x.json", f"[{','.join(rows)}]")):
+                    (tmp_path / path).write_text(text)
+                    with pytest.raises(mw.InvalidCallError) as caught:
+                        writer.upsert(tmp_path / path, missing="null")
+                    message = str(caught.value)
+                    assert f"row 5: column '{name}'" in message, (name, value, message)
+                    assert "class" not in message
