@@ -13,9 +13,11 @@ from typing import Any, TypeVar
 import lance
 import pyarrow as pa
 
+from exec_nodes.arrow.casts import same_kind
 from exec_nodes.arrow.ffi_alignment import aligned
 from exec_nodes.arrow.nested import inner_fields, with_inner_fields
 from exec_nodes.base.columns import TOMBSTONE
+from exec_nodes.base.errors import RepairError
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.evolution.known import known_column
 from exec_nodes.evolution.match import FIELD_ID_KEY, match, renamed
@@ -65,6 +67,16 @@ class ByFieldId:
         }
         return frozenset(n for n, (a, b) in pairs.items() if widens(a, b) or widens(b, a))
 
+    def check_types(self) -> None:
+        """Raise RepairError for a stored type that no column of the table was made of."""
+        for name, stored in self.present.items():
+            kind, now = self.stored.field(stored).type, self._target.field(name).type
+            if not _fits(kind, now):
+                raise RepairError(
+                    f"column {name!r} is {kind} in rows that were flushed, and {now} in the table: "
+                    "give it that type again, or restore a version of the table that has it"
+                )
+
     @property
     def present(self) -> Mapping[str, str]:
         """The stored names of the requested columns that the rows have."""
@@ -85,6 +97,14 @@ def same_columns(schema: pa.Schema, other: pa.Schema) -> bool:
     if schema.equals(other, check_metadata=True):  # nearly always, and asked at every read
         return True
     return bool(schema.equals(other)) and ByFieldId(schema, other).names_agree
+
+
+def _fits(kind: pa.DataType, now: pa.DataType) -> bool:
+    """Whether values of a stored type may be read as those of a column's; fields inside types may
+    have changed."""
+    if kind.id != now.id:
+        return same_kind(kind, now)
+    return not pa.types.is_fixed_size_list(kind) or bool(kind.list_size == now.list_size)
 
 
 class CurrentSchema:
@@ -116,6 +136,7 @@ class CurrentSchema:
         if own == self._agreeing:  # most generations end here: the rest takes ten times as long
             return dataset
         by_id = ByFieldId(numbered(dataset.schema, own), self.schema)
+        by_id.check_types()
         if by_id.names_agree and not by_id.widened:
             self._agreeing = own
             return dataset

@@ -7,6 +7,7 @@ from typing import Any
 
 import lance
 
+from exec_nodes.arrow.nested import check_width
 from exec_nodes.base.columns import TOMBSTONE, TOMBSTONE_FIELD
 from exec_nodes.lance.errors import damaged
 from exec_nodes.lance.reading import rows_of
@@ -24,10 +25,12 @@ def open_generation(
     `rows` is how many the region's manifest says that it has, deleted ones too; with None it must
     have some, as empty MemTables are not flushed. Raises CorruptFileError otherwise, as a manifest
     of zeros, which a power failure leaves, is an empty table for Lance; and where `_tombstone` does
-    not tell of each row whether it deletes its key.
+    not tell of each row whether it deletes its key. Raises UnsupportedError for rows that are too
+    wide.
     """
     options = dict(storage_options) if storage_options else None
     dataset = lance.dataset(uri, storage_options=options, session=session)
+    check_width(dataset.schema)
     count = sum(fragment.metadata.physical_rows for fragment in dataset.get_fragments())
     if not count or count != (count if rows is None else rows):
         raise damaged(name, uri, f"it has {count} rows instead of {rows or 'some'}")

@@ -225,6 +225,36 @@ def test_a_manifest_that_says_what_no_table_is_is_an_error_of_this_package(
     assert raised == [], "\n".join(raised)
 
 
+@each(
+    "kind",
+    [
+        b"fixed_size_list:float:999999999",
+        b"fixed_size_binary:2147483647",
+        b"fixed_size_list:float:9",
+    ],
+)
+def test_a_generation_has_the_types_of_the_table(
+    template: Path, tmp_path: Path, kind: bytes
+) -> None:
+    """A few bytes of its manifest would take gigabytes, or be an error of Arrow."""
+    uri = tmp_path / "t"
+    shutil.copytree(template, uri, copy_function=link)
+
+    def change(fields: Fields) -> Fields:
+        _, place, *_ = (place for place, part in enumerate(fields) if part[0] == FIELD)
+        inner = [part for part in fields_of(fields[place][2]) if part[0] != TYPE]
+        field = (FIELD, BYTES, encoded([*inner, (TYPE, BYTES, kind)]))
+        return [*fields[:place], field, *fields[place + 1 :]]
+
+    for file in uri.glob("_mem_wal/*/*_gen_*/_versions/*.manifest"):
+        rewrite(file, change)
+    with as_another_process():
+        for call in (texts_of, lambda table: texts_of(table, consistency="eventual")):
+            with pytest.raises((mw.RepairError, mw.UnsupportedError), match=r"fixed_size|binary"):
+                call(mw.open_table(uri))
+        assert not mw.open_table(uri).check().ok
+
+
 def test_an_index_that_can_not_be_read_is_dropped_by_plain_lance(
     template: Path, tmp_path: Path
 ) -> None:
