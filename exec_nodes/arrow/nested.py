@@ -55,9 +55,9 @@ def _width(kind: pa.DataType) -> int:
         count = kind.list_size if pa.types.is_fixed_size_list(kind) else 1
         return int(count) * sum(_width(field.type) for field in inner_fields(kind))
     try:
-        return int(kind.bit_width) // 8
+        return int(kind.byte_width)  # the bits of the widest binary overflow
     except ValueError:
-        return 0
+        return int(pa.types.is_boolean(kind))  # there are eight in a byte
 
 
 def inner_fields(kind: pa.DataType) -> list[pa.Field]:

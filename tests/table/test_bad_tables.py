@@ -59,8 +59,10 @@ WIDE = (
     pa.list_(pa.float32(), 999_999_999),
     pa.list_(pa.list_(pa.float64(), 2_000), 2_000),
     pa.binary(2**25),
+    pa.binary(2**31 - 1),
     pa.struct([("v", pa.list_(pa.int8(), 2**25))]),
     pa.list_(pa.list_(pa.int8(), 2**25)),
+    pa.list_(pa.bool_(), 2**25),
     pa.fixed_shape_tensor(pa.float32(), (3_000, 3_000)),
 )
 KEYS: list[tuple[Any, tuple[str, ...]]] = [
