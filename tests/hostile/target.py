@@ -118,7 +118,7 @@ def mutate_message(message: Any, chance: random.Random) -> str:
             try:
                 setattr(owner, field.name, number)
                 break
-            except ValueError:  # too large for its type
+            except (ValueError, OverflowError):  # too large for its type
                 continue
     return str(field.full_name)
 
