@@ -12,6 +12,7 @@ from typing import Any, cast
 import datafusion
 import pyarrow as pa
 
+from exec_nodes.evolution.differences import with_ids
 from memwal_native.syntax import Search, SqlParser, SqlQuery
 from memwal_sql.arguments import quoted
 from memwal_sql.errors import UnsupportedError
@@ -206,7 +207,8 @@ def _planned(
             if moment is not None:
                 table = moment.of(table)
                 columns, ids = table.schema, table.field_ids
-            changed = None if snapshots is None else partial(columns_changed, ctx, name, columns)
+            then = with_ids(columns, ids)
+            changed = None if snapshots is None else partial(columns_changed, ctx, name, then)
             is_written = name in strong or table.uri in uris
             pinned.tables[name, moment] = SnapshotTable(
                 table, columns, changed, state, is_written=is_written, field_ids=ids

@@ -8,6 +8,7 @@ from typing import NoReturn, Protocol
 
 import pyarrow as pa
 
+from exec_nodes.evolution.differences import with_ids
 from exec_nodes.evolution.known import has_known
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.node import Node
@@ -176,7 +177,7 @@ class SnapshotTable:
         else:
             enough = has_known(schema, self.schema, ids, self.field_ids)
         if self._changed is not None and not enough:
-            raise self._changed(schema)
+            raise self._changed(with_ids(schema, ids))
         return snapshot
 
     def insert(self, _: pa.Table, columns: pa.Schema) -> NoReturn:

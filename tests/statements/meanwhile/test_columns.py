@@ -137,7 +137,7 @@ SOURCES = ["SELECT id, n FROM {}", "SELECT * FROM {}", JOIN]
     [
         ("ADD COLUMN more INT", None),
         ('DROP COLUMN "Name"', "'Name' was dropped"),
-        ("RENAME n TO m", "'n' was dropped; 'm' int32 was added"),
+        ("RENAME n TO m", "'n' was (renamed to 'm'|dropped; 'm' int32 was added)"),
     ],
 )
 @pytest.mark.parametrize("name", ["lake.public.t", "t"])

@@ -61,13 +61,17 @@ CHANGES = {
     "names exchanged": ["RENAME COLUMN a TO z", "RENAME COLUMN b TO a", "RENAME COLUMN z TO b"],
     "other type": ["DROP COLUMN b", "ADD COLUMN b BIGINT"],
 }
+# By the ids of columns, where they are at hand, else by their names.
 TOLD = {
-    "other order": "the order is ['id', 'b', 'a']",
-    "dropped": "'a' was dropped",
-    "added": "'c' string was added",
-    "renamed": "'a' was dropped; 'z' string was added",
-    "names exchanged": "the order is ['id', 'b', 'a']",
-    "other type": "'b' is int64, and was string",
+    "other order": ("'a' was dropped; 'a' string was added", "the order is ['id', 'b', 'a']"),
+    "dropped": ("'a' was dropped",),
+    "added": ("'c' string was added",),
+    "renamed": ("'a' was renamed to 'z'", "'a' was dropped; 'z' string was added"),
+    "names exchanged": (
+        "'a' was renamed to 'b'; 'b' was renamed to 'a'",
+        "the order is ['id', 'b', 'a']",
+    ),
+    "other type": ("'b' was dropped; 'b' int64 was added", "'b' is int64, and was string"),
 }
 # The table keeps the old columns, with their ids, names and types: statements that only read go on.
 KEPT = {"added"}
@@ -98,7 +102,8 @@ def test_a_change_is_refused_each_time_until_the_table_is_registered_again(
         for one in CHANGES[change]:
             other.sql(f"ALTER TABLE t {one}")
         before = table.to_arrow().to_pylist(), second.to_arrow().to_pylist()
-        refused = pytest.raises(mw.ReopenError, match=rf"\({re.escape(TOLD[change])}\): register")
+        told = "|".join(map(re.escape, TOLD[change]))
+        refused = pytest.raises(mw.ReopenError, match=rf"\(({told})\): register")
         for _ in range(3):
             if statement in READING and change in KEPT:
                 ctx.sql(statement)
