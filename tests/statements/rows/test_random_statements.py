@@ -118,6 +118,7 @@ def _kind(kinds: dict[str, float], error: Exception) -> str:
 
 def test_random_statements_do_what_they_do_elsewhere(engines: Engines) -> None:
     refused, refused_by_duckdb, judges = Counter[str](), Counter[str](), Counter[int]()
+    sees_its_changes = 0
     for seed in range(MANY):
         changes = seed % CHANGE_OF == 0
         made = Statements(seed)
@@ -133,11 +134,16 @@ def test_random_statements_do_what_they_do_elsewhere(engines: Engines) -> None:
             refused[_kind(REFUSALS, error)] += 1
             assert _kind(REFUSALS, error) in REFUSALS, (seed, text, error)
             continue
-        for rows in expected:
-            assert Counter(found) == Counter(rows), (seed, text)
+        assert Counter(found) == Counter(expected[0]), (seed, text)
+        if len(expected) == 2 and Counter(found) != Counter(expected[1]):
+            # SQLite 3.40 changes a row before the subqueries of the next one read the table.
+            assert changes, (seed, text)
+            sees_its_changes += 1
+            continue
         judges[len(expected)] += 1
     for counts, most in ((refused, REFUSALS), (refused_by_duckdb, DUCKDB_REFUSALS)):
         for kind, count in counts.items():
             assert count <= MANY * most.get(kind, 0), (kind, count)
     assert refused.total() <= MANY / 20, refused
     assert judges[2] >= MANY / 4, judges
+    assert sees_its_changes <= MANY / 1000
