@@ -76,14 +76,14 @@ Scans = list[tuple[Any, Any, int]]
 def scans() -> Iterator[Scans]:
     """The columns, the condition and the rows of each scan."""
     noted: Scans = []
-    scan = mw.Table.scan
+    scan = mw.Table._known
 
-    def noting(self: Any, columns: Any = None, condition: Any = None, *more: Any) -> Any:
-        rows = scan(self, columns, condition, *more).read_all()
-        noted.append((list(columns or ()), condition, rows.num_rows))
+    def noting(self: Any, then: Any, condition: Any, level: Any, columns: Any, *more: Any) -> Any:
+        rows = scan(self, then, condition, level, columns, *more).read_all()
+        noted.append((list(columns), condition, rows.num_rows))
         return rows.to_reader()
 
-    with patch.object(mw.Table, "scan", noting):
+    with patch.object(mw.Table, "_known", noting):
         yield noted
 
 

@@ -359,7 +359,7 @@ class _History:
                 assert rows.schema.names == ["id", *columns.values()]
                 assert self._found(rows, columns) == self._expected(columns)
             else:
-                with pytest.raises(mw.ReopenError, match=r"was (dropped|added)"):
+                with pytest.raises(mw.ReopenError, match=r"was (dropped|added|renamed)"):
                     mw.sql(session, "SELECT * FROM t").to_arrow_table()
 
     def _expected(self, columns: dict[int, str]) -> dict[int, dict[int, int | None]]:
