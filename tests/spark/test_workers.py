@@ -54,7 +54,8 @@ def test_workers_spare_their_modules_each_collection_and_the_program_does_not(
             table_of(Options(uri, {}))
             yield pa.record_batch({"id": [gc.get_freeze_count()]})
 
+    before = gc.get_freeze_count()
     (found,) = spark.range(1).coalesce(1).mapInArrow(spared, "id bigint").collect()
     assert found["id"] > 10_000
     settle_worker()
-    assert gc.get_freeze_count() == 0
+    assert gc.get_freeze_count() <= before
