@@ -8,6 +8,7 @@
 //! The fields in question, and the session, are private to `datafusion-ffi`. The layouts of one
 //! version are repeated here, so tables get the short functions only where `quick_tables` says that
 //! the host is of that version; `memwal_sql/session/version.py` knows it. Others ask the long way.
+//! The host aborts if a panic reaches it, so what can panic here is guarded.
 
 use std::ffi::c_void;
 use std::mem::offset_of;
@@ -146,24 +147,32 @@ unsafe extern "C" fn offer(
     table: &FFI_TableProvider,
     filters: FfiVec<u8>,
 ) -> FFI_Result<FfiVec<FFI_TableProviderFilterPushDown>> {
-    let inner = <Arc<dyn TableProvider>>::from(table);
-    let plain = match plain(&filters) {
-        Ok(Some(plain)) => plain,
-        Ok(None) if LogicalExprList::decode(&*filters).is_err() => {
-            // They nest deeper than can be handed over: the host applies them.
-            return match Undecoded::decode(&*filters) {
-                Ok(list) => FFI_Result::Ok(list.filters.iter().map(|_| unsupported()).collect()),
-                Err(error) => FFI_Result::Err(error.to_string().as_str().into()),
-            };
-        }
-        // SAFETY: as above.
+    let answers = match guarded(|| answered(table, &filters)) {
+        // SAFETY: the function that `datafusion-ffi` made this table with.
         Ok(None) => return unsafe { (replaced().offer)(table, filters) },
-        Err(error) => return failed(&error),
+        Ok(Some(answers)) => Ok(answers),
+        Err(error) => Err(error),
     };
-    match inner.supports_filters_pushdown(&plain.iter().collect::<Vec<_>>()) {
-        Ok(answers) => FFI_Result::Ok(answers.iter().map(Into::into).collect()),
-        Err(error) => failed(&error),
+    result(answers)
+}
+
+/// The answers to the filters; None if they can't be read without functions of the host.
+fn answered(
+    table: &FFI_TableProvider,
+    filters: &[u8],
+) -> Result<Option<FfiVec<FFI_TableProviderFilterPushDown>>> {
+    if let Some(plain) = plain(filters)? {
+        let inner = <Arc<dyn TableProvider>>::from(table);
+        let answers = inner.supports_filters_pushdown(&plain.iter().collect::<Vec<_>>())?;
+        return Ok(Some(answers.iter().map(Into::into).collect()));
     }
+    if LogicalExprList::decode(filters).is_ok() {
+        return Ok(None);
+    }
+    // They nest deeper than can be handed over: the host applies them.
+    let list =
+        Undecoded::decode(filters).map_err(|error| DataFusionError::External(error.into()))?;
+    Ok(Some(list.filters.iter().map(|_| unsupported()).collect()))
 }
 
 unsafe extern "C" fn scan(
@@ -173,25 +182,29 @@ unsafe extern "C" fn scan(
     filters: FfiVec<u8>,
     limit: FFI_Option<usize>,
 ) -> FfiFuture<FFI_Result<FFI_ExecutionPlan>> {
-    let inner = <Arc<dyn TableProvider>>::from(table);
-    let plain = match plain(&filters) {
-        Ok(Some(plain)) if inner.is::<PythonTable>() => plain,
+    let read = guarded(|| {
+        let inner = <Arc<dyn TableProvider>>::from(table);
+        let plain = if inner.is::<PythonTable>() { plain(&filters)? } else { None };
+        Ok(plain.map(|plain| (inner, plain)))
+    });
+    let (inner, plain) = match read {
+        Ok(Some(read)) => read,
         // SAFETY: as above.
-        Ok(_) => return unsafe { (replaced().scan)(table, session, projection, filters, limit) },
-        Err(error) => return async move { failed(&error) }.into_ffi(),
+        Ok(None) => {
+            return unsafe { (replaced().scan)(table, session, projection, filters, limit) };
+        }
+        Err(error) => return async move { result(Err(error)) }.into_ffi(),
     };
     async move {
-        let projection: Option<Vec<usize>> =
-            projection.into_option().map(|columns| columns.into_iter().collect());
-        let planned = inner
-            .downcast_ref::<PythonTable>()
-            .map(|table| table.plan(projection, &plain, limit.into()))
-            .transpose();
-        match planned {
-            Ok(Some(plan)) => FFI_Result::Ok(FFI_ExecutionPlan::new(plan, None)),
-            Ok(None) => FFI_Result::Err("not a table of memwal_native".into()),
-            Err(error) => failed(&error),
-        }
+        result(guarded(|| {
+            let projection: Option<Vec<usize>> =
+                projection.into_option().map(|columns| columns.into_iter().collect());
+            let table = inner.downcast_ref::<PythonTable>().ok_or_else(|| {
+                DataFusionError::Internal("not a table of memwal_native".to_owned())
+            })?;
+            let plan = table.plan(projection, &plain, limit.into())?;
+            Ok(FFI_ExecutionPlan::new(plan, None))
+        }))
     }
     .into_ffi()
 }
@@ -207,8 +220,11 @@ fn unsupported() -> FFI_TableProviderFilterPushDown {
     (&TableProviderFilterPushDown::Unsupported).into()
 }
 
-fn failed<T>(error: &DataFusionError) -> FFI_Result<T> {
-    FFI_Result::Err(error.to_string().as_str().into())
+fn result<T>(result: Result<T>) -> FFI_Result<T> {
+    match result {
+        Ok(value) => FFI_Result::Ok(value),
+        Err(error) => FFI_Result::Err(error.to_string().as_str().into()),
+    }
 }
 
 /// The filters; None if they can't be read without functions of the host.
