@@ -5,25 +5,35 @@ use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-/// A contiguous array of Python's, readable without the interpreter.
-pub struct Numbers<T: Element>(PyBuffer<T>);
+/// A contiguous array of Python's, readable without the interpreter. One that Python code could write
+/// to meanwhile is copied.
+pub struct Numbers<T: Element> {
+    array: PyBuffer<T>,
+    copy: Option<Vec<T>>,
+}
 
 impl<T: Element> Numbers<T> {
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let buffer = PyBuffer::<T>::get(object)?;
-        if !buffer.is_c_contiguous() {
+        let array = PyBuffer::<T>::get(object)?;
+        if !array.is_c_contiguous() {
             return Err(PyBufferError::new_err("an array must be contiguous"));
         }
-        Ok(Self(buffer))
+        let copy = (!array.readonly()).then(|| array.to_vec(object.py())).transpose()?;
+        Ok(Self { array, copy })
     }
 
     pub fn slice(&self) -> &[T] {
-        if self.0.item_count() == 0 {
+        if let Some(copy) = &self.copy {
+            return copy;
+        }
+        if self.array.item_count() == 0 {
             return &[];
         }
-        // SAFETY: the buffer is contiguous, of this type and held as long as the slice. Callers
-        // give arrays that nobody writes to meanwhile.
-        unsafe { std::slice::from_raw_parts(self.0.buf_ptr().cast::<T>(), self.0.item_count()) }
+        // SAFETY: the buffer is contiguous, of this type, held as long as the slice, and read-only:
+        // its owner promises that nobody writes to it.
+        unsafe {
+            std::slice::from_raw_parts(self.array.buf_ptr().cast::<T>(), self.array.item_count())
+        }
     }
 }
 
