@@ -45,6 +45,63 @@ class KeyVersions:
         """The positions below `below`, ascending, that a later one below it replaces, as the bytes
         of int64."""
 
+class LiveImage:
+    """The rows of a table in memory, one a key, and the state of the table that they are the rows
+    of. Both change in one call; each answer is of one state.
+
+    Columns are named by their numbers in the schema. A column is there once it is admitted and, if
+    there were rows by then, its values are loaded. Keys are arrays as for `KeyVersions`.
+    """
+
+    def __init__(self, schema: pa.Schema, key: int | None, state: object) -> None:
+        """`key` is the only key column, if its values are integers, dates or times."""
+
+    def __len__(self) -> int: ...
+    @property
+    def state(self) -> Any: ...
+    @property
+    def holes(self) -> int:
+        """Places of deleted rows, which no other row has taken yet."""
+
+    @property
+    def nbytes(self) -> tuple[int, int, int]:
+        """Bytes of keys, of columns, and of written rows that some column has not taken in yet."""
+
+    def apply(
+        self,
+        changes: Sequence[tuple[pa.RecordBatch, pa.Array, pa.BooleanArray | None]],
+        state: object,
+    ) -> None:
+        """Set rows, with all columns of the table, or delete those whose flag is true, in their
+        order. ValueError or RuntimeError, and nothing changes, where something does not fit."""
+
+    def reserve(self, rows: int) -> None:
+        """Make room for so many more rows."""
+
+    def admit(self, column: int) -> bool:
+        """Take in what comes from now on of a column. Whether columns of its type are kept."""
+
+    def evict(self, column: int) -> None:
+        """Drop the values of a column."""
+
+    def has(self, column: int) -> bool:
+        """Whether the values of a column can be read."""
+
+    def load(self, column: int, values: Sequence[tuple[pa.RecordBatch, pa.Array]]) -> None:
+        """Values, in batches of this column, of all rows that were there when it was admitted, and
+        their keys."""
+
+    def settle(self) -> None:
+        """Let all columns take in what was written."""
+
+    def read(self, columns: Sequence[int]) -> tuple[ArrowStream, Any]:
+        """Some columns of all rows, in no order, and the state. RuntimeError for a column that is
+        not there."""
+
+    def take(self, keys: pa.Array, columns: Sequence[int]) -> tuple[ArrowStream, Any]:
+        """Some columns of the rows of those keys that have one, in the order of the keys, and the
+        state."""
+
 class SessionRule:
     """What `SessionContext.add_physical_optimizer_rule` takes.
 
