@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -12,6 +12,7 @@ import pyarrow as pa
 from exec_nodes.base.errors import MemWalError, SourceGoneError
 from exec_nodes.base.index_info import IndexInfo
 from exec_nodes.sources.source import Source
+from memwal_native import LiveImage
 from planner.predicates.condition import Condition
 
 if TYPE_CHECKING:
@@ -78,6 +79,27 @@ class IndexGap:
 
 
 @dataclass(frozen=True, slots=True)
+class LiveTable:
+    """The rows of a snapshot in memory, one a key, as long as the image has its `state`."""
+
+    image: LiveImage
+    state: object
+
+    def rows(
+        self, columns: Sequence[int], keys: pa.Array | None = None
+    ) -> list[pa.RecordBatch] | None:
+        """Some columns, by their numbers, of all rows or of those with some keys; None if the
+        image lacks a column, or has gone on."""
+        if not all(map(self.image.has, columns)):
+            return None
+        found = self.image.read(columns) if keys is None else self.image.take(keys, columns)
+        rows, state = found
+        if state is not self.state:
+            return None
+        return list(pa.RecordBatchReader.from_stream(rows))
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """One consistent state of a table (protocol rule 14). Every query runs on exactly one.
 
@@ -89,6 +111,7 @@ class Snapshot:
         masks: sources whose rows another plan reads: here they only make rows of the base table
             stale. A distributed scan shares out the base table that way; no other query has them.
         gaps: by index name, the rows that the index lacks; scans and lookups ignore them.
+        live: the same rows in memory, if they are there.
         missing: makes the error for files that are gone, after reading the table again; None if
             nothing can.
     """
@@ -100,6 +123,7 @@ class Snapshot:
     indexes: tuple[IndexInfo, ...] = ()
     masks: tuple[Source, ...] = ()
     gaps: Mapping[str, IndexGap] = field(default_factory=dict, compare=False, repr=False)
+    live: LiveTable | None = field(default=None, compare=False, repr=False)
     missing: Callable[[SourceGoneError], MemWalError] | None = field(
         default=None, compare=False, repr=False
     )

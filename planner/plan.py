@@ -13,8 +13,9 @@ from exec_nodes.bloom_filter_guard_exec import BloomFilterGuardExec
 from exec_nodes.coalesce_first_exec import CoalesceFirstExec
 from exec_nodes.deduplicate_exec import DeduplicateExec
 from exec_nodes.filter_exec import FilterExec
-from exec_nodes.keys.keys import KeyBatch
+from exec_nodes.keys.keys import KeyBatch, key_column, one_array
 from exec_nodes.keys.sql import literals
+from exec_nodes.live.live_rows_exec import LiveRowsExec
 from exec_nodes.liveness.stale_sets import STALE_SETS, PlanStale, StaleSets
 from exec_nodes.node import Node
 from exec_nodes.scan_exec import ScanExec
@@ -43,6 +44,8 @@ def plan(query: Query, snapshot: Snapshot) -> Node:
 def _plan(query: Query, snapshot: Snapshot) -> Node:
     has_sources = snapshot.base is not None or any(r.sources for r in snapshot.regions)
     keys = _keys(query, snapshot) if has_sources and not snapshot.masks else None
+    if (live := plan_live(query, snapshot, keys)) is not None:
+        return live
     if keys is None:
         return plan_scan(query, snapshot)
     primary_key = frozenset(snapshot.info.primary_key)
@@ -93,6 +96,24 @@ def plan_scan(query: Query, snapshot: Snapshot, stale_sets: StaleSets = STALE_SE
     target = 1 if query.limit is not None else os.cpu_count() or 1
     union = UnionExec(scans, target)
     return DeduplicateExec(union, stale, primary_key, query.limit)
+
+
+def plan_live(query: Query, snapshot: Snapshot, keys: pa.Table | None) -> Node | None:
+    """LiveRowsExec over the rows in memory, or over those with a few `keys`; None if they lack a
+    column, or if an index of a source is to find rows."""
+    by_index = any(condition.rows is not None for condition in query.filters)
+    if snapshot.live is None or snapshot.masks or by_index:
+        return None
+    schema = snapshot.info.schema
+    inputs = [name for condition in query.filters for name in condition.columns]
+    columns = list(dict.fromkeys([*query.columns, *inputs]))
+    encoded = None if keys is None else one_array(key_column(keys.columns))
+    batches = snapshot.live.rows([schema.get_field_index(name) for name in columns], encoded)
+    if batches is None:
+        return None
+    output = pa.schema([schema.field(name) for name in query.columns])
+    kept, regions = len(snapshot.live.image), len(snapshot.regions) + snapshot.regions_pruned
+    return LiveRowsExec(batches, output, query.filters, query.limit, kept, regions)
 
 
 def plan_point_lookup(

@@ -1,0 +1,1 @@
+"""Rows of a table that are kept in memory, one a key."""
