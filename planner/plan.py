@@ -22,7 +22,7 @@ from exec_nodes.scan_exec import ScanExec
 from exec_nodes.sources.source import Source
 from exec_nodes.take_last_exec import TakeLastExec
 from exec_nodes.union_exec import UnionExec
-from planner.model import Query, RegionSources, Snapshot
+from planner.model import LiveTable, Query, RegionSources, Snapshot
 from planner.predicates.tuple_domain import key_equalities, key_span
 
 # Beyond this many keys one scan with the condition pushed into every source is the better plan.
@@ -44,7 +44,7 @@ def plan(query: Query, snapshot: Snapshot) -> Node:
 def _plan(query: Query, snapshot: Snapshot) -> Node:
     has_sources = snapshot.base is not None or any(r.sources for r in snapshot.regions)
     keys = _keys(query, snapshot) if has_sources and not snapshot.masks else None
-    if (live := plan_live(query, snapshot, keys)) is not None:
+    if snapshot.live is not None and (live := plan_live(query, snapshot, snapshot.live, keys)):
         return live
     if keys is None:
         return plan_scan(query, snapshot)
@@ -98,21 +98,23 @@ def plan_scan(query: Query, snapshot: Snapshot, stale_sets: StaleSets = STALE_SE
     return DeduplicateExec(union, stale, primary_key, query.limit)
 
 
-def plan_live(query: Query, snapshot: Snapshot, keys: pa.Table | None) -> Node | None:
+def plan_live(
+    query: Query, snapshot: Snapshot, live: LiveTable, keys: pa.Table | None
+) -> Node | None:
     """LiveRowsExec over the rows in memory, or over those with a few `keys`; None if they lack a
     column, or if an index of a source is to find rows."""
     by_index = any(condition.rows is not None for condition in query.filters)
-    if snapshot.live is None or snapshot.masks or by_index:
+    if snapshot.masks or by_index:
         return None
     schema = snapshot.info.schema
     inputs = [name for condition in query.filters for name in condition.columns]
     columns = list(dict.fromkeys([*query.columns, *inputs]))
     encoded = None if keys is None else one_array(key_column(keys.columns))
-    batches = snapshot.live.rows([schema.get_field_index(name) for name in columns], encoded)
+    batches = live.rows([schema.get_field_index(name) for name in columns], encoded)
     if batches is None:
         return None
     output = pa.schema([schema.field(name) for name in query.columns])
-    kept, regions = len(snapshot.live.image), len(snapshot.regions) + snapshot.regions_pruned
+    kept, regions = len(live.image), len(snapshot.regions) + snapshot.regions_pruned
     return LiveRowsExec(batches, output, query.filters, query.limit, kept, regions)
 
 

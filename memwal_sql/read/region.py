@@ -160,6 +160,15 @@ class RegionReader:
         those in the log above it that it has read."""
         return [*self._state.manifest.transactions, *self._state.tail.transactions]
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the last read of the log passed no entry over, which may count after all."""
+        return self._state.tail.is_quiet
+
+    def generation(self, base: BaseTable, flushed: FlushedGeneration) -> LanceSource:
+        """A generation that a manifest lists, merged or not."""
+        return self._generation(self._of_columns(base), base, flushed)
+
     def refresh(self) -> RegionManifest:
         """The latest manifest; two requests if nothing is new."""
         self.advance(RegionProbe(self._probes, self._state.manifest).latest())

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Literal, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.sources.lance_source import LanceSource
 from memwal_sql.errors import InvalidCallError, MemWalError, RepairError, SourceGoneError
-from memwal_sql.read.closed import TableRead, read_closed
+from memwal_sql.read.closed import Place, TableRead, read_closed
 from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot, PinnedTable
 from memwal_sql.read.planning import Planner
 from memwal_sql.read.recorded import RecordedView, recorded_view
@@ -20,9 +20,10 @@ from memwal_sql.read.region_reads import RegionReads, sources_of
 from memwal_sql.read.warm_up import warm_up
 from memwal_sql.state.base_table import BaseTable, BaseTracker
 from memwal_sql.state.context import TableContext
+from memwal_sql.state.tail import Tail
 from memwal_sql.storage.objects.concurrent import map_remote, run_with
 from memwal_sql.storage.region.manifest import RegionManifest
-from planner.model import RegionSources, Snapshot
+from planner.model import LiveTable, RegionSources, Snapshot
 from planner.predicates.expr import Predicate
 from planner.regions.pruning import prune
 
@@ -37,6 +38,15 @@ def check_consistency(value: str) -> None:
         raise InvalidCallError(f"consistency must be one of {CONSISTENCIES}, not {value!r}")
 
 
+class LiveTables(Protocol):
+    """The rows of a table in memory, as closed looks find them."""
+
+    def of(
+        self, read: TableRead, tails: Mapping[Place, Tail], snapshot: Snapshot
+    ) -> LiveTable | None:
+        """The rows of the snapshot that was made of a closed look, if they are there."""
+
+
 class SnapshotCollector(RegionReads):
     """Takes snapshots of one table; keeps data that can't change between them."""
 
@@ -47,13 +57,16 @@ class SnapshotCollector(RegionReads):
         *,
         pinned: bool,
         checkpoint: PinnedSnapshot | None = None,
+        live: LiveTables | None = None,
     ) -> None:
         """
         Args:
             pinned: read the tracker's version with its recorded regions, and never a newer one.
             checkpoint: read these regions of a checkpoint over that version.
+            live: the rows of the table in memory.
         """
         super().__init__(context, tracker, self._warm_up, pinned=pinned)
+        self._live = live
         self._checkpoint = checkpoint
         self._checkpoint_regions: tuple[RegionSources, ...] | None = None
         self._checked_view: RecordedView | None = None
@@ -182,7 +195,9 @@ class SnapshotCollector(RegionReads):
         (read,), tails = read_closed(
             lambda: (self.read(base, filters, strong=True, planner=planner),)
         )
-        return self.snapshot_of(read, tails)
+        snapshot = self.snapshot_of(read, tails)
+        live = None if self._live is None else self._live.of(read, tails, snapshot)
+        return snapshot if live is None else replace(snapshot, live=live)
 
     def _pin_logs(self, base: BaseTable, filters: Sequence[Predicate]) -> PinnedSnapshot:
         """The regions with the ends of their logs. Other processes find rows only there."""

@@ -112,6 +112,11 @@ class WalTail:
         return tuple([generation.memtable.snapshot() for generation in self._replay.memtables])
 
     @property
+    def is_quiet(self) -> bool:
+        """Whether no entry was passed over."""
+        return not self._passed_over
+
+    @property
     def transactions(self) -> list[TransactionName]:
         """The committed transactions among the rows read last."""
         return [name for memtable in self._replay.memtables for name in memtable.transactions]

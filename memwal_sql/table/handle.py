@@ -12,6 +12,7 @@ from exec_nodes.node import Node
 from memwal_sql.errors import InvalidCallError, MemWalError
 from memwal_sql.life_log import life_log
 from memwal_sql.maintain.unflushed import Fences
+from memwal_sql.read.live.image import TableImage
 from memwal_sql.read.pinned import PinnedSnapshot
 from memwal_sql.read.planning import Planner, opened
 from memwal_sql.read.recorded import check_whole
@@ -46,8 +47,9 @@ class TableHandle:
         if pinned and past is None:
             check_whole(context, self._tracker.loaded)
         snapshot = None if past is None else past(self._tracker.loaded)
+        live = None if pinned else TableImage(context, self._tracker)
         self._collector = SnapshotCollector(
-            context, self._tracker, pinned=pinned, checkpoint=snapshot
+            context, self._tracker, pinned=pinned, checkpoint=snapshot, live=live
         )
         self._insert_writer: OpenTable | None = None
         self._insert_lock = Lock()

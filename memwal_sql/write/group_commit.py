@@ -24,6 +24,7 @@ import pyarrow as pa
 from exec_nodes.base.threads import Changes
 from memwal_sql.errors import FencedError, MemWalError, ReopenError, WriterFailedError
 from memwal_sql.life_log import deferred_logs
+from memwal_sql.state.lost_rows import LOST
 from memwal_sql.storage.records.intent import Intent
 from memwal_sql.storage.records.transactions import Part
 from memwal_sql.telemetry import FENCES
@@ -247,6 +248,8 @@ class GroupCommit:
 
     def _fail(self, error: MemWalError) -> None:
         if self._failure is None:
+            if not self._options.durable:
+                LOST.note()  # also rows of an entry on its way, which may not land
             if not self._options.durable and (lost := self._pending.rows):
                 self._lost_rows = lost
                 error = again(error, f"{lost} buffered rows were not written")

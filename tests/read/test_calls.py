@@ -43,7 +43,7 @@ _WARM_UP, _COUNTED = 40, 5
 _MOST: Mapping[str, int] = {
     "SELECT with a filter": 312,
     "table.scan with a filter": 488,
-    "SELECT by key": 198,
+    "SELECT by key": 199,
     "get in the base": 117,
     "get of a list of one": 117,
     "get in a generation": 119,
