@@ -14,6 +14,7 @@ import pyarrow as pa
 from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
 from memwal_sql.storage.region import snapshot_file
 from memwal_sql.storage.region.seal import seal_manifest, unseal_manifest
+from memwal_sql.storage.wal.arrow_stream import batches_with_metadata
 from memwal_sql.storage.wal.checksum import SEAL_KEY, blank_seal, seal
 from tests.hostile.target import (
     MEM_WAL,
@@ -65,7 +66,7 @@ def metadata_of_an_entry(target: Target) -> tuple[str, bool]:
     named = [one for one in files if any(key in one.read_bytes() for key in _OF_TRANSACTIONS)]
     file = chance.choice(named if chance.random() < 0.8 else files)
     with pa.ipc.open_stream(file.read_bytes()) as reader:
-        schema, batches = reader.schema, list(_batches(reader))
+        schema, batches = reader.schema, list(batches_with_metadata(reader))
     own = dict(schema.metadata or {}) if not batches else dict(batches[0][1])
     own.pop(SEAL_KEY, None)
     keys = [key for key in _OF_TRANSACTIONS if key in own]
@@ -78,15 +79,6 @@ def metadata_of_an_entry(target: Target) -> tuple[str, bool]:
         for batch, _ in batches:
             writer.write_batch(batch, custom_metadata=ours)
     return written(target, file, seal(sink.getvalue(), _NONCE), f"other {key.decode()}"), False
-
-
-def _batches(reader: Any) -> Any:
-    while True:
-        try:
-            batch, metadata = reader.read_next_batch_with_custom_metadata()
-        except StopIteration:
-            return
-        yield batch, dict(metadata or {})
 
 
 def _other_value(value: bytes, chance: random.Random) -> bytes:

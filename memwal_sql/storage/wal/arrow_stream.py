@@ -35,7 +35,7 @@ def read_stream(data: bytes) -> tuple[pa.Schema, list[tuple[pa.RecordBatch, dict
     try:
         with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
             schema: pa.Schema = reader.schema
-            batches = list(_batches(reader))
+            batches = list(batches_with_metadata(reader))
     except OSError as error:  # the bytes are in memory: they are at fault, and no store
         raise ValueError(str(error)) from error
     if len(set(schema.names)) < len(schema):
@@ -51,9 +51,10 @@ def read_stream(data: bytes) -> tuple[pa.Schema, list[tuple[pa.RecordBatch, dict
     return schema, batches
 
 
-def _batches(
+def batches_with_metadata(
     reader: pa.RecordBatchStreamReader,
 ) -> Iterator[tuple[pa.RecordBatch, dict[bytes, bytes]]]:
+    """The batches of a stream, each with its own metadata."""
     while True:
         try:
             batch, metadata = reader.read_next_batch_with_custom_metadata()
