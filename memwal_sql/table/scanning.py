@@ -173,7 +173,7 @@ class ScannedTable(WrittenTable):
         limit: int | None = None,
     ) -> pa.RecordBatchReader:
         """The rows of `scan`, for a reader that was made when the table had the columns `then`, in
-        their types of then. Raises ReopenError where it has one of them no more."""
+        the types that they had. Raises ReopenError if the table lacks one of them now."""
         read = partial(known_stream, known=pa.schema([then.schema.field(c) for c in columns]))
         return self._scanned(read, columns, condition, limit, consistency, then)
 

@@ -204,7 +204,7 @@ def test_the_demo_runs_and_every_check_comes_out_right() -> None:
 
 @pytest.fixture
 def quick_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the second process."""
+    """The second process starts quickly: it is forked."""
     monkeypatch.setattr(SPAWN, "Process", forks().Process)
 
 

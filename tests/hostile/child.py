@@ -58,7 +58,7 @@ def _rows(found: Any) -> list[Any]:
 
 
 def readers(uri: Path) -> Mapping[str, Callable[[], list[Any]]]:
-    """Readers that know the columns of now."""
+    """Readers that know the present columns."""
     table = mw.open_table(uri)
     session = datafusion.SessionContext()
     mw.register(session, "t", table)

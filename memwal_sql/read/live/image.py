@@ -68,8 +68,8 @@ class TableImage:
         self.reason = "no query has asked yet"
 
     def advance(self, read: TableRead, tails: Mapping[Place, Tail]) -> LiveImage | None:
-        """The live rows with all that a closed look has read; None if they can't have it, and then
-        there are none any more, for the `reason`."""
+        """The live rows with all that a closed look has read. Where they can't have it, they are
+        dropped, `reason` says why, and the answer is None."""
         with self._lock:
             live = self._live
             if live is None:
@@ -87,8 +87,8 @@ class TableImage:
     def of(
         self, read: TableRead, tails: Mapping[Place, Tail], snapshot: Snapshot
     ) -> LiveTable | None:
-        """The live rows of the snapshot that was made of a closed look. Where there are none yet,
-        they are soon."""
+        """The live rows of the snapshot that was made of a closed look. If the image does not exist
+        yet, its build begins, and the answer is None."""
         if not Live.enabled:
             return None
         live = self.advance(read, tails)
@@ -134,11 +134,6 @@ class TableImage:
         with self._lock:
             self._live, self.reason = live, ""
 
-    def drop(self, reason: str) -> None:
-        """Have no live rows."""
-        with self._lock:
-            self._live, self.reason = None, reason
-
     def _changes(
         self, taken: Taken, base: BaseTable, closed: Sequence[ClosedRegion]
     ) -> tuple[list[Change], Taken]:
@@ -160,8 +155,8 @@ class TableImage:
         return changes, Taken(taken.base, version, details, regions, lost)
 
     def _newest(self, version: int, details: FoundDetails) -> tuple[int, FoundDetails] | None:
-        """The newest version, and what was found in it, if each from this one on has the rows of
-        the one before, but for generations; None if not."""
+        """The newest version and what was found in it. None if a version from this one on has other
+        rows than the version before, apart from merged generations."""
         if not self._tracker.is_there(version):
             return None
         while self._tracker.is_there(version + 1):
