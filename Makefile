@@ -31,7 +31,7 @@ REQUIREMENTS := import tomllib; \
 
 DOCS_VENV ?= .venv-docs
 
-.PHONY: help setup demo test test-fast check mutants spec wheel format docs docs-look bench bench-s3 bench-large bench-peers bench-spark soak clean
+.PHONY: help setup demo test test-fast check clippy mutants spec wheel format docs docs-look bench bench-s3 bench-large bench-peers bench-spark size soak clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,10 @@ check: setup ## Lint, formatting, types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@cargo fmt --check --manifest-path native/Cargo.toml
+
+# In the dev profile, so that the release build stays as it is.
+clippy: ## Lint the native library (minutes once, then seconds)
+	@cargo clippy --locked --manifest-path native/Cargo.toml -- -D warnings
 
 mutants: setup ## Put small faults into a copy of the code: tests must notice each (half an hour)
 	@$(BIN)/python -m tests.mutants
@@ -94,10 +98,14 @@ bench-peers: setup ## Do mixed work beside LanceDB, Delta, Iceberg, DuckDB, Duck
 bench-spark: setup ## Measure Spark over tables against Spark over Parquet (two minutes)
 	@$(BIN)/python -m benchmarks.spark
 
+size: setup ## Count lines of code by folder, and the calls and classes of warm operations
+	@$(BIN)/python -m benchmarks.size
+
 soak: setup ## A table in use, an hour of simulations, a bank, ten times as many histories and crashes
 	@$(BIN)/python -m benchmarks.soak
 	@$(BIN)/python -m tests.sim --seconds 3600 --first 1000
-	@MEMWAL_SOAK=10 $(BIN)/python -m pytest -n $(WORKERS) --timeout 3600 --dist loadscope tests/benchmarks tests/bulk tests/cli tests/histories tests/crash tests/hostile tests/exec_nodes tests/install tests/interop tests/maintain tests/planner tests/spark tests/read tests/search tests/sql tests/sqllogictest tests/statements tests/storage/objects tests/table tests/tpch tests/transactions tests/write
+	@$(BIN)/python -m tests.live
+	@MEMWAL_SOAK=10 $(BIN)/python -m pytest -n $(WORKERS) --timeout 3600 --dist loadscope tests/benchmarks tests/bulk tests/cli tests/histories tests/crash tests/hostile tests/exec_nodes tests/install tests/interop tests/live tests/maintain tests/planner tests/spark tests/read tests/search tests/sql tests/sqllogictest tests/statements tests/storage/objects tests/table tests/tpch tests/transactions tests/write
 
 clean: ## Remove .venv and caches of the checkout; the Rust build stays
 	@rm -rf $(VENV) $(DOCS_VENV) build/docs build/look .pytest_cache .mypy_cache .ruff_cache .hypothesis

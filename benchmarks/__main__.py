@@ -10,13 +10,14 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks.during_merge import during_merge
+from benchmarks.fresh_sql import beside_writes, generations_sql, many_rows_sql
 from benchmarks.full_text_search import full_text_search, indexed_upserts
 from benchmarks.indexed_flush import indexed_flush
-from benchmarks.lookups import get_many, get_one, sql_lookup
+from benchmarks.lookups import get_keys, get_many, get_one, sql_lookup
 from benchmarks.memory import streaming_memory, writing_memory
 from benchmarks.merging import merging
 from benchmarks.mixed import mixed, replaced_scan
-from benchmarks.opening import opening
+from benchmarks.opening import first_get, opening
 from benchmarks.scans import filtered_scan, first_scan, full_scan, generations_scan
 from benchmarks.several_writers import several_writers, short_programs
 from benchmarks.statements import sql_statements, statements
@@ -38,9 +39,13 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "first-scan": first_scan,
     "filtered-scan": filtered_scan,
     "get-one": get_one,
+    "get-keys": get_keys,
     "get-many": get_many,
     "sql-lookup": sql_lookup,
     "warm-sql": warm_sql,
+    "beside-writes": beside_writes,
+    "generations-sql": generations_sql,
+    "many-rows-sql": many_rows_sql,
     "durable-upserts": durable_upserts,
     "upserts-beside-work": upserts_beside_work,
     "sustained-upserts": sustained_upserts,
@@ -53,6 +58,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "generations-scan": generations_scan,
     "streaming-memory": streaming_memory,
     "writing-memory": writing_memory,
+    "first-get": first_get,
     "opening": opening,
     "merging": merging,
     "during-merge": during_merge,

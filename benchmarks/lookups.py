@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import cycle, islice
-from typing import Any
+from typing import Any, TypeVar
 
 import datafusion
 import numpy as np
 import pyarrow as pa
 
 import memwal_sql as mw
-from benchmarks.support.data import check_same
+from benchmarks.support.data import check_same, merged, rows
 from benchmarks.support.result import Reach, Result, at_most_ratio, beside
 from benchmarks.support.timing import interleaved
-from benchmarks.support.workspace import GENERATIONS, Workspace
+from benchmarks.support.workspace import (
+    GENERATIONS,
+    Workspace,
+    enabled_table,
+    plain_table,
+)
 
 _IN_A_ROW = 50
+# Columns and keys are read into memory once lookups have paid for that.
+_WARM_UP = 200
+Key = TypeVar("Key")
 
 
 def get_one(work: Workspace) -> Iterator[Result]:
@@ -53,6 +62,52 @@ def get_many(work: Workspace) -> Iterator[Result]:
     reach = Reach(rate, 100_000, "at least", "keys/s")
     name = f"table.get of {count:,} keys"
     yield Result(name, rate, "keys/s", baseline, "plain Lance, IN", reach)
+
+
+def get_keys(work: Workspace) -> Iterator[Result]:
+    """A few to many keys in one call, in a table of four regions with fresh rows on top."""
+    sizes, random = work.sizes, np.random.default_rng(7)
+    base = rows(np.arange(sizes.base_rows, dtype=np.int64), 0)
+    newer = rows(random.choice(sizes.base_rows, sizes.base_rows * 3 // 100, replace=False), 1)
+    ours = enabled_table(work.folder / "get-keys", base, regions="bucket(id, 4)")
+    plain = plain_table(work.folder / "get-keys-plain", merged([base, newer]))
+
+    def keys_of(count: int) -> list[int]:
+        keys: list[int] = random.choice(sizes.base_rows, count, replace=False).tolist()
+        return keys
+
+    def plain_get(keys: list[int]) -> pa.Table:
+        return plain.to_table(filter=f"id IN ({','.join(map(str, keys))})")
+
+    def compared(name: str, most: float) -> Iterator[Result]:
+        one_key = 0.0
+        for count in (1, 2, 10, 100, sizes.batch_keys):
+            asked = [keys_of(count) for _ in range(_IN_A_ROW)]
+            check_same(ours.get(asked[0]), plain_get(asked[0]), f"get of {count:,} keys")
+            in_a_row = max(1, _IN_A_ROW // count)
+            works = {"ours": ours.get, "plain": plain_get}
+            times = _timed(asked, works, sizes.rounds * in_a_row, in_a_row)
+            if count == 1:
+                one_key = times["ours"]
+                continue
+            work = f"table.get of {count:,} keys at random{name}"
+            yield at_most_ratio(work, times["ours"], times["plain"], "plain Lance, IN", most)
+            if count == 2:
+                yield at_most_ratio(work, times["ours"], one_key, "one key", 1.5)
+
+    with ours.writer(memtable_age_s=None) as writer:
+        writer.upsert(newer)
+        for _ in range(min(_WARM_UP, sizes.lookups)):
+            ours.get(keys_of(2))
+        time.sleep(sizes.settle_seconds)
+        yield from compared("", 1.0)
+        context = datafusion.SessionContext()
+        mw.register(context, "events", ours)
+        for _ in range(min(_WARM_UP, sizes.lookups) // 5):
+            context.sql("SELECT max(id), max(val), max(name) FROM events").collect()
+        time.sleep(sizes.settle_seconds)
+        context.sql("SELECT count(val) FROM events").collect()
+        yield from compared(", rows live", 0.3)
 
 
 def sql_lookup(work: Workspace) -> Iterator[Result]:
@@ -92,13 +147,16 @@ def _keys_by_place(work: Workspace) -> dict[str, list[int]]:
 
 
 def _timed(
-    keys: list[int], works: Mapping[str, Callable[[int], Any]], lookups: int
+    keys: Sequence[Key],
+    works: Mapping[str, Callable[[Key], Any]],
+    lookups: int,
+    in_a_row: int = _IN_A_ROW,
 ) -> dict[str, float]:
     """Seconds of one lookup of each kind. Each takes the next key every time, and makes some
     lookups in a row: what ran in between would else be measured as a cold cache."""
-    in_a_row = min(_IN_A_ROW, lookups)
+    in_a_row = min(in_a_row, lookups)
 
-    def repeated(look_up: Callable[[int], Any]) -> Callable[[], Any]:
+    def repeated(look_up: Callable[[Key], Any]) -> Callable[[], Any]:
         endless = cycle(keys)
         return lambda: [look_up(key) for key in islice(endless, in_a_row)]
 

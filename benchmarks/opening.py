@@ -1,10 +1,15 @@
-"""A table of many regions: recording their states, opening it cold, and planning for one key."""
+"""Opening a table: a key got by a fresh process; and many regions: recording their states, opening
+the table cold, and planning for one key."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import lance
 import numpy as np
 import pyarrow as pa
 
@@ -20,6 +25,11 @@ from planner.predicates.expr import Compare, Literal, Operand
 
 _RECORDS = 3
 _IN_A_ROW = 50  # plans take some ten microseconds
+_KEY = 7
+_GETS = {
+    "ours": "import memwal_sql as mw; rows = mw.open_table({uri!r}).get({key})",
+    "Lance": "import lance; rows = lance.dataset({uri!r}).to_table(filter='id = {key}')",
+}
 _OF_ONE_KEY = [Compare(Operand("id"), "=", Literal(pa.int64(), 7))]
 
 
@@ -51,6 +61,29 @@ def opening(work: Workspace) -> Iterator[Result]:
     )
     name = f"planning for one region of {count:,}, {_IN_A_ROW} times"
     yield at_most_ratio(name, times["many"], times["one"], "a table with one", 1.2)
+
+
+def first_get(work: Workspace) -> Iterator[Result]:
+    """Processes that import a package, open a table and get a key, in pairs."""
+    plain, ours = work.folder / "plain", work.folder / "ours"
+    base = rows(np.arange(work.sizes.base_rows, dtype=np.int64), 1)
+    lance.write_dataset(base, plain)
+    enabled_table(ours, base)
+    places, times = {"ours": ours, "Lance": plain}, dict[str, list[float]](ours=[], Lance=[])
+    # Modules are compiled once, in the first pair, which does not count.
+    variables = {**os.environ, "PYTHONPYCACHEPREFIX": str(work.folder / "compiled")}
+    variables.pop("PYTHONDONTWRITEBYTECODE", None)
+    for _ in range(1 + work.sizes.first_gets):
+        for name, code in _GETS.items():
+            program = code.format(uri=str(places[name]), key=_KEY) + "; assert rows.num_rows == 1"
+            child = subprocess.Popen([sys.executable, "-c", program], env=variables)
+            _, status, used = os.wait4(child.pid, 0)
+            if status:
+                raise WrongResultError(f"{name} did not get the row of key {_KEY}")
+            times[name].append(used.ru_utime + used.ru_stime)
+    mine, theirs = (lower_quartile(times[name][1:]) for name in _GETS)
+    name = "processor time of a fresh process that opens a table and gets a key"
+    yield at_most_ratio(name, mine, theirs, "plain Lance", 1.4)
 
 
 def _table(work: Workspace, name: str, count: int, regions: list[object]) -> mw.Table:

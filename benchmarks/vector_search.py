@@ -197,7 +197,7 @@ def _sorting(context: datafusion.SessionContext) -> Search:
     sql = f"SELECT id, array_distance(v, $q) AS d FROM t ORDER BY d, id LIMIT {_K}"
 
     def search(query: Vectors) -> pa.Table:
-        return context.sql(sql, param_values={"q": pa.scalar(query.tolist())}).to_arrow_table()
+        return mw.sql(context, sql, q=query.tolist()).to_arrow_table()
 
     return search
 

@@ -65,13 +65,13 @@ class DeduplicateExec(UnaryNode):
             return self.execute(partition)
         sets, names = self.stale.compute(), self.schema.names
         rows = memwal_native.ResidentStream(
-            len(names), self.limit, self.child.metrics.native_stream(), self.metrics.native_stream()
+            len(names), self.limit, self.child.metrics.stream(), self.metrics.stream()
         )
         for part in parts:
-            live = memwal_native.LiveRows(part.addresses, sets[part.ordinal])
+            stale, left = sets[part.ordinal], part.addresses
             for batch in part.rows.combine_chunks().to_batches():
-                rows.add(batch, part.conditions, live, part.counts)
-                live = live.after(batch.num_rows)
+                addresses, left = left[: batch.num_rows], left[batch.num_rows :]
+                rows.add(batch, addresses, stale, part.conditions, part.counts)
         return rows
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:

@@ -54,18 +54,15 @@ class LiveImage:
     """
 
     def __init__(self, schema: pa.Schema, key: int | None, state: object) -> None:
-        """`key` is the only key column, if its values are integers, dates or times."""
+        """`key` is the key column, if there is only one."""
 
     def __len__(self) -> int: ...
     @property
     def state(self) -> Any: ...
     @property
-    def holes(self) -> int:
-        """Places of deleted rows, which no other row has taken yet."""
-
-    @property
-    def nbytes(self) -> tuple[int, int, int]:
-        """Bytes of keys, of columns, and of written rows that some column has not taken in yet."""
+    def nbytes(self) -> tuple[int, dict[int, int], int]:
+        """Bytes of keys, of each column, and of written rows that some column has not taken in
+        yet."""
 
     def apply(
         self,
@@ -87,20 +84,117 @@ class LiveImage:
     def has(self, column: int) -> bool:
         """Whether the values of a column can be read."""
 
-    def load(self, column: int, values: Sequence[tuple[pa.RecordBatch, pa.Array]]) -> None:
-        """Values, in batches of this column, of all rows that were there when it was admitted, and
-        their keys."""
+    def insert(self, keys: pa.Array) -> None:
+        """Add rows of these keys; the values of all columns that are there are to be loaded."""
+
+    def load(self, columns: Sequence[int], values: pa.RecordBatch, keys: pa.Array) -> None:
+        """Values of some columns, one for each key; the values are those that were there when the
+        columns were admitted. Keys that have gone meanwhile are passed over."""
+
+    def loaded(self, columns: Sequence[int]) -> None:
+        """Let some columns be read, after all values that were there are loaded."""
 
     def settle(self) -> None:
         """Let all columns take in what was written."""
 
-    def read(self, columns: Sequence[int]) -> tuple[ArrowStream, Any]:
-        """Some columns of all rows, in no order, and the state. RuntimeError for a column that is
-        not there."""
+    def scan(
+        self,
+        state: object,
+        columns: Sequence[int],
+        keys: pa.Array | None,
+        conditions: Sequence[Predicate],
+        limit: int | None,
+        regions: int,
+    ) -> LiveScan | None:
+        """Some columns of those rows, or of those of them with these keys, that meet all
+        conditions; None if the state is another one by now, if columns are not there, or if
+        conditions can't be evaluated here. `regions` is the number of the table's regions, for the
+        label."""
 
-    def take(self, keys: pa.Array, columns: Sequence[int]) -> tuple[ArrowStream, Any]:
-        """Some columns of the rows of those keys that have one, in the order of the keys, and the
-        state."""
+class LiveScan:
+    """A scan of live rows: those of the moment when it was made, however late they are read."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def partitions(self) -> int: ...
+    @property
+    def count(self) -> tuple[int, bool]:
+        """The number of rows without conditions, and whether there are none."""
+
+    def partition(self, number: int) -> ArrowStream:
+        """The rows of one partition, with `__arrow_c_stream__`."""
+
+class LiveQuestions:
+    """Whether nothing of a table has changed since a look at it."""
+
+    def __init__(
+        self,
+        voided: int,
+        seconds: float,
+        regions: Sequence[tuple[bytes, bytes, bytes, bytes]],
+        base: tuple[bytes, bytes],
+        stamp: tuple[int, int, int],
+        folder: str,
+        names: Sequence[str],
+        ids: Sequence[int],
+    ) -> None:
+        """What the look has found.
+
+        Args:
+            voided: `voided()` before the look.
+            seconds: the questions are asked no longer than that.
+            regions: of each region the paths of the next two entries and of the next manifest,
+                which are not there, and of the newest manifest.
+            base: the paths of the next version of the base table, which is not there, and of the
+                newest one.
+            stamp: inode, time in nanoseconds and size of the latter.
+            folder: the folder of the regions.
+            names: those in it.
+            ids: the ids of the table's columns.
+        """
+
+class LiveAnswers:
+    """Answers from the live rows of a table handle, without a look while nothing has changed."""
+
+    def __init__(self) -> None: ...
+    def leave(self, image: LiveImage, state: object, questions: LiveQuestions) -> None:
+        """Answer from an image, and ask the questions of a look first; nothing is done if the image
+        has another state than the look by now. It is dropped when nobody else holds it."""
+
+    @property
+    def count(self) -> int:
+        """How many scans and lookups they have answered."""
+
+    @property
+    def are_likely(self) -> bool:
+        """Whether there are live rows that may be those of now."""
+
+    def get(self, keys: pa.Array, columns: Sequence[str]) -> ArrowStream | None:
+        """Some columns of the rows of those keys that have one, once each and in the order of the
+        keys; None if a look is needed."""
+
+class LiveAccess:
+    """The way of a mounted table to live rows."""
+
+    def __init__(self, answers: LiveAnswers, within: Flag, ids: Sequence[int]) -> None:
+        """`within` is set while the session has an open transaction; `ids` are those of the mounted
+        columns."""
+
+class Flag:
+    """A flag that native code sees, not set at first."""
+
+    def __init__(self) -> None: ...
+    def set(self, is_set: bool) -> None: ...
+
+def voided() -> int:
+    """How often the questions of all looks became void; to be asked before a look."""
+
+def void_questions() -> None:
+    """Let all looks that have begun leave no questions: no file tells of what has changed."""
+
+def note_scans(noted: bool) -> bool:
+    """Whether the scans that this thread plans are to be seen by their providers; and before."""
 
 class SessionRule:
     """What `SessionContext.add_physical_optimizer_rule` takes.
@@ -115,31 +209,18 @@ class SessionRule:
 
 def quick_tables(quick: bool) -> bool:
     """Whether tables that are mounted from now on answer the host by functions that read private
-    layouts of its version 55.0.0; no by default. Returns what it was before."""
-
-class LiveRows:
-    """Which rows of a source live."""
-
-    def __init__(self, addresses: _Uint64s, stale: _Uint64s) -> None:
-        """The rows at `addresses` live that are not in `stale`; both are ascending."""
-
-    def after(self, rows: int) -> LiveRows:
-        """Without the first rows."""
+    layouts of its crates 55.2.0; no by default. Returns what it was before."""
 
 class StreamCounts:
-    """Counts of what one stream of a node has yielded, as `exec_nodes.node.StreamCounts`."""
+    """Counts of what one stream of a node has yielded, which others read while it goes on."""
 
     def __init__(self) -> None: ...
-    @property
-    def rows(self) -> int: ...
-    @property
-    def batches(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def ns(self) -> int: ...
-    @property
-    def stale(self) -> int: ...
+    def values(self) -> list[int]:
+        """Rows, batches, bytes, nanoseconds and stale rows."""
+
+    def add(self, rows: int, size: int, ns: int) -> None:
+        """Add a batch of so many rows, if there are any, and bytes that took so many
+        nanoseconds."""
 
 class ResidentStream:
     """The rows of one partition of a node: the live rows of some sources that meet conditions."""
@@ -154,12 +235,14 @@ class ResidentStream:
     def add(
         self,
         batch: pa.RecordBatch,
+        addresses: _Uint64s,
+        stale: _Uint64s,
         conditions: Sequence[Predicate],
-        live: LiveRows,
         counts: StreamCounts,
     ) -> None:
         """Add rows of a source, counted for the node that reads it: the columns of the output, then
-        others that the conditions read."""
+        others that the conditions read. They are at `addresses`; those in `stale` are left out.
+        Both ascend."""
 
     def batches(self, schema: pa.Schema) -> Iterator[object]:
         """The rows as objects with `__arrow_c_array__`; none are left."""
@@ -362,6 +445,8 @@ class SqlQuery:
         refused: why the text is refused: clauses that DataFusion ignores or answers wrongly.
         unnamed: the places after columns that need an alias, as a subquery of ANY or ALL is
             compared with itself otherwise.
+        distance_orders: the queries that sort the rows of one table by a distance, and keep the
+            first few.
     """
 
     tables: list[tuple[int, int, list[str], bool]]
@@ -370,6 +455,7 @@ class SqlQuery:
     misread: list[str]
     refused: list[str]
     unnamed: list[int]
+    distance_orders: list[DistanceOrder]
 
 class Part:
     """Characters of the text."""
@@ -469,6 +555,32 @@ class Operand:
     part: Part
     kind: str
     value: str
+
+class DistanceOrder:
+    """`SELECT ... FROM table WHERE ... ORDER BY distance, ... LIMIT k`, the nearest rows first.
+
+    Attributes:
+        table: the place of the table's name.
+        qualifier: the name that qualifies its columns.
+        function: the function of the distance.
+        metric: Lance's name of its metric: "l2", "cosine" or "dot".
+        column: the parts of the name of the vector column.
+        vector: the vector that it is compared with; empty for a parameter.
+        parameter: the name of the parameter that is the vector, with its `$`.
+        counts: LIMIT, and OFFSET if there is one: digits, or the name of a parameter.
+        is_filtered: whether it has a WHERE.
+    """
+
+    table: int
+    qualifier: str
+    function: str
+    metric: Literal["l2", "cosine", "dot"]
+    column: list[str]
+    vector: list[float]
+    parameter: str | None
+    nulls_first: bool
+    counts: list[str]
+    is_filtered: bool
 
 class Item:
     """An item of RETURNING.
@@ -683,13 +795,12 @@ class Variable:
     name: Reference
     value: str | None
 
+def keep_rows(batch: pa.RecordBatch, flags: _Bytes) -> object:
+    """The rows whose flag is not 0, with `__arrow_c_array__`."""
+
 def flag_live(addresses: _Uint64s, stale: _Uint64s, flags: _Bytes) -> int:
     """Write a flag for every address, 0 for those in `stale`, which is sorted, else 1; count the
     ones. Where that is all of them, nothing may have been written."""
-
-def compress(values: pa.Buffer, flags: _Bytes, kept: pa.Buffer) -> None:
-    """Copy the values whose flag is 1 to the beginning of `kept`, which has room for them. A value
-    has as many bytes as there are in `values` for each flag."""
 
 def mark(places: _Int64s, table: _Bytes, mark: int) -> None:
     """Set the bits of `mark` in the bytes of `table` at these places."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from memwal_sql import lance_log as lance_log  # before anything imports Lance
 
 # isort: split
-from memwal_sql import aio as aio
-from memwal_sql.catalog.provider import catalog
+import memwal_sql.catalog
+import memwal_sql.history
+import memwal_sql.transaction  # noqa: F401
 from memwal_sql.create import create_table, enable, open_table
-from memwal_sql.drop import drop_table
 from memwal_sql.errors import (
     BackPressureError,
     ChangesCollectedError,
@@ -38,26 +41,11 @@ from memwal_sql.errors import (
     UnsupportedError,
     WriterFailedError,
 )
-from memwal_sql.legacy.upgrade import older_mem_wals, upgrade
-from memwal_sql.maintain.checks.findings import CheckReport, Finding
-from memwal_sql.maintain.jobs import JobRun, Triggers
-from memwal_sql.maintain.loop import run_all_jobs, run_jobs_forever
-from memwal_sql.memory import configure, resident
-from memwal_sql.registration import register
-from memwal_sql.session.errors import memwal_errors
-from memwal_sql.session.register import deregister
-from memwal_sql.statements.run import SessionContext, sql
 from memwal_sql.storage.deadlines import deadline
 from memwal_sql.storage.objects.commit_log import register_commit_log
 from memwal_sql.storage.region.versions import ManifestConflictError
 from memwal_sql.table import Table
-from memwal_sql.transaction.handle import TransactionResult
-from memwal_sql.transactions import Transaction, outcome, run_transaction, transaction
-from memwal_sql.transactions import history as history
 from memwal_sql.version import __version__ as __version__
-from memwal_sql.write.options import WriterOptions
-from memwal_sql.write.result import WriteResult
-from memwal_sql.write.table_writer import TableWriter
 from planner.regions.factories import (
     bucket,
     day,
@@ -72,6 +60,74 @@ from planner.regions.factories import (
     unsharded,
     year,
 )
+
+if TYPE_CHECKING:
+    from memwal_sql import aio as aio
+    from memwal_sql.catalog.provider import catalog
+    from memwal_sql.drop import drop_table
+    from memwal_sql.legacy.upgrade import older_mem_wals, upgrade
+    from memwal_sql.maintain.checks.findings import CheckReport, Finding
+    from memwal_sql.maintain.jobs import JobRun, Triggers
+    from memwal_sql.maintain.loop import run_all_jobs, run_jobs_forever
+    from memwal_sql.memory import configure, resident
+    from memwal_sql.registration import deregister, register
+    from memwal_sql.session.errors import memwal_errors
+    from memwal_sql.statements.run import SessionContext, sql
+    from memwal_sql.transaction.handle import TransactionResult
+    from memwal_sql.transactions import (
+        Transaction,
+        history,
+        outcome,
+        run_transaction,
+        transaction,
+    )
+    from memwal_sql.write.options import WriterOptions
+    from memwal_sql.write.result import WriteResult
+    from memwal_sql.write.table_writer import TableWriter
+
+# What a program that opens a table and reads it does not need is imported where it is first used.
+_AT_FIRST_USE = {
+    "memwal_sql.catalog.provider": ("catalog",),
+    "memwal_sql.drop": ("drop_table",),
+    "memwal_sql.legacy.upgrade": ("older_mem_wals", "upgrade"),
+    "memwal_sql.maintain.checks.findings": ("CheckReport", "Finding"),
+    "memwal_sql.maintain.jobs": ("JobRun", "Triggers"),
+    "memwal_sql.maintain.loop": ("run_all_jobs", "run_jobs_forever"),
+    "memwal_sql.memory": ("configure", "resident"),
+    "memwal_sql.registration": ("deregister", "register"),
+    "memwal_sql.session.errors": ("memwal_errors",),
+    "memwal_sql.statements.run": ("SessionContext", "sql"),
+    "memwal_sql.transaction.handle": ("TransactionResult",),
+    "memwal_sql.transactions": (
+        "Transaction",
+        "history",
+        "outcome",
+        "run_transaction",
+        "transaction",
+    ),
+    "memwal_sql.write.options": ("WriterOptions",),
+    "memwal_sql.write.result": ("WriteResult",),
+    "memwal_sql.write.table_writer": ("TableWriter",),
+}
+# These folders have the names of functions: imported above, they do not take the names later.
+for _name in ("catalog", "history", "transaction"):
+    globals().pop(_name, None)  # a reload finds none
+
+
+def __getattr__(name: str) -> Any:
+    if name == "aio":
+        return import_module(f"{__name__}.{name}")
+    for module, names in _AT_FIRST_USE.items():
+        if name in names:
+            value = getattr(import_module(module), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
 
 __all__ = [
     "BackPressureError",

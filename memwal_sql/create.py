@@ -23,6 +23,7 @@ from memwal_sql.errors import (
     StoreUnavailableError,
 )
 from memwal_sql.life_log import life_log
+from memwal_sql.state.base_table import load_base
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.defaults import defaults_of, stored_defaults
 from memwal_sql.state.enable import (
@@ -76,7 +77,7 @@ from memwal_sql.storage.records.table import (
 )
 from memwal_sql.storage.retries import with_retries
 from memwal_sql.table import Table
-from memwal_sql.table.past import check_moment
+from memwal_sql.table.moments import check_moment
 from memwal_sql.write.router import active_spec
 from planner.regions.spec import RegionSpec
 from planner.regions.text import Regions, text_of
@@ -227,7 +228,8 @@ def _create(
             record = _made_in_place(new)
         store.sync("")  # Lance leaves that to the system, and rows in front are durable from now on
         _log.info("created %s: primary key %s", uri, list(keys))
-        return Table(TableContext(uri, store, record, options), open_lance(uri, options))
+        context = TableContext(uri, store, record, options)
+        return Table(context, load_base(context, open_lance(uri, options)))
 
 
 def _check_metadata(schema: pa.Schema) -> None:
@@ -432,7 +434,8 @@ def enable(
         _set_up(dataset, keys, spec)
         store.sync("")  # Lance leaves that to the system, and rows in front are durable from now on
     _log.info("enabled %s: primary key %s", uri, list(keys))
-    return Table(TableContext(uri, store, record, options), open_lance(uri, options))
+    context = TableContext(uri, store, record, options)
+    return Table(context, load_base(context, open_lance(uri, options)))
 
 
 class Opening(TypedDict, total=False):
@@ -456,9 +459,9 @@ def open_table(
 
     Args:
         version: read the table as it was recorded at this base version, which may be given by
-            its tag, and so may a checkpoint (protocol rule 18): the
-            base table and the flushed generations that its region snapshot names, without the
-            rows that were not flushed then. A version without one reads as the base table alone,
+            its tag, and so may a checkpoint (protocol rule 18): the base table and the flushed
+            generations that its region snapshot names, without the rows that were not flushed
+            then. A version without one reads as the base table alone,
             with an `UnrecordedVersionWarning`.
         timestamp: read the state at a time, unflushed rows included; a datetime with a time zone,
             or ISO 8601 text with one. InvalidCallError for the future, and where a part of that
@@ -488,7 +491,7 @@ def open_table(
     first_version = None if record else read_etag(store, 1)
     context = TableContext(uri, store, record, options, first_version=first_version)
     if version is None and timestamp is None and checkpoint is None:
-        table = Table(context, datasets[0])
+        table = Table(context, load_base(context, datasets[0]))
     else:
         dataset = datasets[0] if datasets else None
         table = Table.pinned(context, version, timestamp, checkpoint, dataset)

@@ -1,4 +1,34 @@
-"""Every error of the public surface, in one tree; see `exec_nodes.base.errors` for its kinds."""
+"""Every error of the public surface, in one tree. Its kinds say what the caller does next
+(`exec_nodes.base.errors`).
+
+    MemWalError
+        RetryError                     call again
+            BackPressureError
+            ConflictError
+                ManifestConflictError
+            ContentionError
+            MaintenanceLostError
+            NotFoundError
+            OutcomeUnknownError
+            SourceGoneError
+            StoreUnavailableError
+                DeadlineExceededError
+        ReopenError                    open a new handle
+            ChangesCollectedError
+            FencedError
+            PartlyWrittenError
+            TransactionUnknownError
+            WriterFailedError
+        InvalidCallError               fix the call
+            KeysExistError
+            RegionSealedError
+            UnsupportedError
+        RepairError                    look with `table.check()`
+            CorruptFileError
+                TornEntryError
+            TableReplacedError
+            UnknownFormatError
+"""
 
 from __future__ import annotations
 
@@ -21,6 +51,7 @@ __all__ = [
     "BackPressureError",
     "ChangesCollectedError",
     "ConflictError",
+    "ContentionError",
     "CorruptFileError",
     "DeadlineExceededError",
     "FencedError",

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterator
 from os import PathLike
 from typing import Unpack
 
+import pyarrow as pa
 from datafusion import SessionContext
 
+from memwal_native import MountedTable
+from memwal_sql.arguments import quoted
 from memwal_sql.create import Opening, open_table
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.history.tables import FILES, HISTORY, SNAPSHOTS
+from memwal_sql.read.inspect import GENERATIONS, INDEXES, REGIONS, WAL
 from memwal_sql.read.snapshots import Consistency
-from memwal_sql.session import register as sql
+from memwal_sql.session.metadata import MetadataProvider
+from memwal_sql.session.provider import TableProvider
+from memwal_sql.session.table_functions import Registered, name_parts, search_functions
 from memwal_sql.table import Table
 from memwal_sql.write.ingest.missing import ERROR, MissingInInsert
+
+# Matches names that DataFusion reads unchanged without quotes.
+_PLAIN = re.compile("[a-z_][a-z0-9_$]*")
+METADATA_TABLES = ("regions", "generations", "wal", "indexes", "history", "snapshots", "files")
 
 
 def register(
@@ -42,8 +55,8 @@ def register(
         missing: what becomes of columns that INSERT does not name, as it replaces whole rows: an
             `"error"`, or `"null"`. DataFusion shows no difference between them and a NULL in
             SELECT, which is an error too then; NULLs in VALUES are fine.
-        approximate: whether `ORDER BY` a distance `LIMIT k` may find its rows through a vector
-            index, which may miss some. It is exact otherwise.
+        approximate: whether `ORDER BY` a distance `LIMIT k` in `mw.sql` may find its rows through
+            a vector index, which may miss some. It is exact otherwise.
         opening: what `open_table` takes beside the place: `version`, `storage_options`, ...
 
     Returns the table. Raises InvalidCallError for an unknown consistency, an empty name, and for
@@ -66,5 +79,76 @@ def register(
             f"{table!r} is not a table of memwal_sql, nor the place of one; of a table of mw.aio, "
             "give its blocking"
         )
-    sql.register(ctx, name, table, consistency, missing=missing, approximate=approximate)
+    mount(ctx, name, table, consistency, missing=missing, approximate=approximate)
     return table
+
+
+def mount(
+    ctx: SessionContext,
+    name: str,
+    table: Table,
+    consistency: str = "strong",
+    *,
+    missing: str = ERROR,
+    approximate: bool = False,
+) -> None:
+    """As `register`, of a table that is open."""
+    if not name_parts(name)[-1]:
+        raise InvalidCallError("a table needs a name to be registered under")
+    table.refresh()
+    functions = search_functions(ctx)
+    provider = TableProvider(name, table, consistency, missing, functions.slot)
+    mounted = MountedTable(provider)
+    for old in functions.left_behind(ctx):  # tables that somebody deregistered directly
+        _remove_about(ctx, old)
+    columns, ids = provider.schema, provider.field_ids
+    functions.add(Registered(name, table, columns, consistency, mounted, missing, approximate, ids))
+    for suffix, about in metadata_tables(name, table):
+        _put(ctx, metadata_name(name, suffix), about)
+    _put(ctx, name, mounted)
+
+
+def metadata_tables(name: str, table: Table) -> Iterator[tuple[str, MountedTable]]:
+    """The metadata tables of a table, with the ends of their names."""
+    loads: tuple[tuple[pa.Schema, Callable[[], pa.Table]], ...] = (
+        (REGIONS, table.regions),
+        (GENERATIONS, table.generations),
+        (WAL, table.wal),
+        (INDEXES, table.indexes),
+        (HISTORY, table.history),
+        (SNAPSHOTS, table.snapshots),
+        (FILES, table.files),
+    )
+    for suffix, (schema, load) in zip(METADATA_TABLES, loads, strict=True):
+        about = metadata_name(name, suffix)
+        yield suffix, MountedTable(MetadataProvider(about, schema, load))
+
+
+def deregister(ctx: SessionContext, name: str) -> None:
+    """Undo `register`; the table functions stay for other tables.
+
+    After `ctx.deregister_table(name)` the metadata tables go with this call or the next `register`;
+    another table that has got the name meanwhile stays.
+    """
+    functions = search_functions(ctx)
+    if functions.remove(name, ctx):
+        ctx.deregister_table(name)
+    _remove_about(ctx, name)
+
+
+def _remove_about(ctx: SessionContext, name: str) -> None:
+    for suffix in METADATA_TABLES:
+        ctx.deregister_table(metadata_name(name, suffix))
+
+
+def metadata_name(name: str, suffix: str) -> str:
+    """`events$regions` for `events`, `"My events$regions"` for `"My events"` and `My events`."""
+    *before, table = name_parts(name)
+    parts = (*before, f"{table}${suffix}")
+    return ".".join(part if _PLAIN.fullmatch(part) else quoted(part) for part in parts)
+
+
+def _put(ctx: SessionContext, name: str, table: MountedTable) -> None:
+    if ctx.table_exist(name):
+        ctx.deregister_table(name)
+    ctx.register_table(name, table)

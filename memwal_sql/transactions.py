@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from memwal_sql.errors import ConflictError, InvalidCallError
 from memwal_sql.read.changes.offsets import Offsets
-from memwal_sql.session.register import register
+from memwal_sql.registration import mount
 from memwal_sql.session.table_functions import search_functions
 from memwal_sql.state.open_writers import live_table_writer
 from memwal_sql.statements.run import sql
@@ -24,8 +24,10 @@ from memwal_sql.storage.retries import with_retries
 from memwal_sql.table import Table
 from memwal_sql.transaction.begin import Joined
 from memwal_sql.transaction.handle import OpenTransaction
+from memwal_sql.transaction.staging import Staging
 from memwal_sql.transaction.table_inside import TableInside
 from memwal_sql.transaction.traces import earlier, traced
+from memwal_sql.write.ingest.debezium import BinaryText, DecimalText
 from memwal_sql.write.ingest.missing import KEEP, MissingInUpsert
 from memwal_sql.write.statement import Isolation
 
@@ -102,16 +104,44 @@ class Transaction(OpenTransaction):
         set: Mapping[str, str] | None = None,  # noqa: A002
     ) -> int:
         """Stage rows; the number of them. See `TableWriter.upsert`."""
-        return self.table(table).upsert(data, missing=missing, when=when, set=set).rows
+        return self._staging(table).upsert(data, missing=missing, when=when, set=set).rows
 
     def insert(self, table: Table | str, data: Any, *, missing: MissingInUpsert = KEEP) -> int:
         """Stage rows with new keys; the number of them. Raises KeysExistError at once, and the
         transaction goes on."""
-        return self.table(table).insert_new(data, missing=missing).rows
+        return self._staging(table).insert(data, missing=missing).rows
 
     def delete(self, table: Table | str, keys: Any, *, when: str | None = None) -> int:
         """Stage deletes; the number of them. See `TableWriter.delete`."""
-        return self.table(table).delete(keys, when=when).rows
+        return self._staging(table).delete(keys, when=when).rows
+
+    def delete_where(self, table: Table | str, where: str) -> int:
+        """Stage deletes of the rows that meet a SQL condition; the number of them."""
+        return self._staging(table).delete_where(where).rows
+
+    def update(
+        self,
+        table: Table | str,
+        set: Mapping[str, str],  # noqa: A002
+        *,
+        where: str | None = None,
+    ) -> int:
+        """Stage new values of columns; the number of rows. See `TableWriter.update`."""
+        return self._staging(table).update(set, where=where).rows
+
+    def apply(
+        self,
+        table: Table | str,
+        changes: Any,
+        *,
+        op: str = "_op",
+        when: str | None = None,
+        binary: BinaryText | None = None,
+        decimal: DecimalText | None = None,
+    ) -> int:
+        """Stage a stream of changes in order; the number of rows. See `TableWriter.apply`."""
+        staging = self._staging(table)
+        return staging.apply(changes, op=op, when=when, binary=binary, decimal=decimal).rows
 
     def expect(self, table: Table | str, offsets: Offsets) -> None:
         """Commit only if nothing was written to a table after a place, as
@@ -143,9 +173,12 @@ class Transaction(OpenTransaction):
         if self._session is None:
             self._session = datafusion.SessionContext()
             for name, joined in self._names.items():
-                register(self._session, name, joined.table)
-            search_functions(self._session).slot.open = self
+                mount(self._session, name, joined.table)
+            search_functions(self._session).slot.put(self)
         return sql(self._session, text, **parameters)
+
+    def _staging(self, table: Table | str) -> Staging:
+        return self._of(table).inside.staging
 
     def _of(self, table: Table | str) -> Joined:
         self._check_open()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 from uuid import UUID
 
 import pyarrow as pa
@@ -12,10 +12,11 @@ import pyarrow as pa
 from exec_nodes.base.errors import MemWalError, SourceGoneError
 from exec_nodes.base.index_info import IndexInfo
 from exec_nodes.sources.source import Source
-from memwal_native import LiveImage
+from memwal_native import LiveImage, LiveScan, Predicate
 from planner.predicates.condition import Condition
 
 if TYPE_CHECKING:
+    from exec_nodes.node import Node
     from planner.regions.spec import RegionSpec
 
 
@@ -80,23 +81,38 @@ class IndexGap:
 
 @dataclass(frozen=True, slots=True)
 class LiveTable:
-    """The rows of a snapshot in memory, one a key, as long as the image has its `state`."""
+    """The rows of a snapshot in memory, one a key, as long as the image has its `state`; None if
+    there is no image.
 
-    image: LiveImage
+    `note` is called with the columns of each query, whether it may read all rows, and whether it
+    had them from the image: what queries miss is made for later ones. `is_checked` says whether
+    queries compare them with the rows of the sources.
+    """
+
+    image: LiveImage | None
     state: object
+    note: Callable[[Sequence[int], bool, bool], object]
+    is_checked: bool = False
 
-    def rows(
-        self, columns: Sequence[int], keys: pa.Array | None = None
-    ) -> list[pa.RecordBatch] | None:
-        """Some columns, by their numbers, of all rows or of those with some keys; None if the
-        image lacks a column, or has gone on."""
-        if not all(map(self.image.has, columns)):
-            return None
-        found = self.image.read(columns) if keys is None else self.image.take(keys, columns)
-        rows, state = found
-        if state is not self.state:
-            return None
-        return list(pa.RecordBatchReader.from_stream(rows))
+    def scan(
+        self,
+        schema: pa.Schema,
+        query: Query,
+        keys: pa.Array | None,
+        conditions: Sequence[Predicate],
+        regions: int,
+    ) -> LiveScan | None:
+        """The rows, or those with some keys, that meet the conditions of a query; None if the image
+        lacks a column, or has gone on."""
+        inputs = [name for condition in conditions for name in condition.columns]
+        numbers = [
+            schema.get_field_index(name) for name in dict.fromkeys([*query.columns, *inputs])
+        ]
+        columns, rows = numbers[: len(query.columns)], None
+        if self.image is not None:
+            rows = self.image.scan(self.state, columns, keys, conditions, query.limit, regions)
+        self.note(numbers, keys is None, rows is not None)
+        return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +158,7 @@ class Query:
     columns: tuple[str, ...]
     filters: tuple[Condition, ...] = ()
     limit: int | None = None
+
+
+Planner: TypeAlias = "Callable[[Snapshot], Node]"
+"""Makes the plan of a query over a snapshot; its sources need not be open yet."""

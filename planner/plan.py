@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -15,6 +16,7 @@ from exec_nodes.deduplicate_exec import DeduplicateExec
 from exec_nodes.filter_exec import FilterExec
 from exec_nodes.keys.keys import KeyBatch, key_column, one_array
 from exec_nodes.keys.sql import literals
+from exec_nodes.live.checked_live_exec import CheckedLiveExec
 from exec_nodes.live.live_rows_exec import LiveRowsExec
 from exec_nodes.liveness.stale_sets import STALE_SETS, PlanStale, StaleSets
 from exec_nodes.node import Node
@@ -45,7 +47,10 @@ def _plan(query: Query, snapshot: Snapshot) -> Node:
     has_sources = snapshot.base is not None or any(r.sources for r in snapshot.regions)
     keys = _keys(query, snapshot) if has_sources and not snapshot.masks else None
     if snapshot.live is not None and (live := plan_live(query, snapshot, snapshot.live, keys)):
-        return live
+        if not snapshot.live.is_checked:
+            return live
+        general = _plan(replace(query, limit=None), replace(snapshot, live=None))
+        return CheckedLiveExec(live, general, query.limit)
     if keys is None:
         return plan_scan(query, snapshot)
     primary_key = frozenset(snapshot.info.primary_key)
@@ -102,20 +107,16 @@ def plan_live(
     query: Query, snapshot: Snapshot, live: LiveTable, keys: pa.Table | None
 ) -> Node | None:
     """LiveRowsExec over the rows in memory, or over those with a few `keys`; None if they lack a
-    column, or if an index of a source is to find rows."""
-    by_index = any(condition.rows is not None for condition in query.filters)
-    if snapshot.masks or by_index:
+    column or have gone on, or if they can't apply a filter."""
+    conditions = [each.native for each in query.filters if each.native and each.rows is None]
+    if snapshot.masks or len(conditions) < len(query.filters):
         return None
-    schema = snapshot.info.schema
-    inputs = [name for condition in query.filters for name in condition.columns]
-    columns = list(dict.fromkeys([*query.columns, *inputs]))
     encoded = None if keys is None else one_array(key_column(keys.columns))
-    batches = live.rows([schema.get_field_index(name) for name in columns], encoded)
-    if batches is None:
-        return None
+    regions = len(snapshot.regions) + snapshot.regions_pruned
+    schema = snapshot.info.schema
+    rows = live.scan(schema, query, encoded, conditions, regions)
     output = pa.schema([schema.field(name) for name in query.columns])
-    kept, regions = len(live.image), len(snapshot.regions) + snapshot.regions_pruned
-    return LiveRowsExec(batches, output, query.filters, query.limit, kept, regions)
+    return None if rows is None else LiveRowsExec(rows, output)
 
 
 def plan_point_lookup(

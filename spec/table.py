@@ -127,18 +127,6 @@ CONFIGURATIONS: Mapping[str, Configuration] = {
             "putWins": "Acked",
         },
     ),
-    "Raise": Configuration(
-        "Raise",
-        {
-            "claimFirst": "OldWrites",
-            "noClaims": "OldWrites",
-            "noCheck": "OldWrites",
-            "baseFirst": "OldReads",
-            "noBase": "OldReads",
-            "trustRecord": "OldReads",
-        },
-        ("OldWhole",),
-    ),
     "Turns": Configuration(
         "Turns",
         {

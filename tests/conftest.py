@@ -35,7 +35,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # A run makes half a million small files: each takes a millisecond of a disk, none of memory.
 _MEMORY = Path("/dev/shm")
 if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > 4 << 30:
-    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+    tempfile.tempdir = os.environ.setdefault("TMPDIR", str(_MEMORY))
 # The command has nineteen subcommands: to read their signatures takes longer than most calls.
 typer.testing._get_command = functools.cache(typer.main.get_command)
 # Nobody waits long for another try, or for a region that another process has.

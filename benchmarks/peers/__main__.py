@@ -7,6 +7,7 @@ import os
 import sqlite3
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from benchmarks.peers.work import Figures, mixed_by
 from benchmarks.support.chart import bars
 from benchmarks.support.sizes import FULL, SMALL, Sizes
 
-_WORK = ("upsert of 1,000 rows", "count(*), avg", "lookup by key")
+_WORK = ("upsert", "count(*), avg", "lookup by key")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,10 +27,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     parser.add_argument("--only", action="append", choices=PEERS, metavar="NAME")
     parser.add_argument("--small", action="store_true", help="sizes that only show that all runs")
+    parser.add_argument("--upsert-rows", type=int, metavar="N", help="rows of an upsert")
     parser.add_argument("--folder", type=Path, default=Path(".benchmarks"))
     parser.add_argument("--chart", type=Path, help="also draw the medians here, as SVG")
     options = parser.parse_args(arguments)
     sizes = SMALL if options.small else FULL
+    sizes = replace(sizes, append_rows=options.upsert_rows or sizes.append_rows)
     options.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
         figures = mixed_by(options.only or list(PEERS), Path(temporary).resolve(), sizes)

@@ -43,6 +43,7 @@ MakePeer = Callable[[Path, pa.Table], Peer]
 # Where each is; imported when it is asked for, as not all are installed everywhere.
 PEERS: Mapping[str, str] = {
     "memwal_sql": "benchmarks.peers.ours:MemWal",
+    "Lance MemWAL": "benchmarks.peers.mem_wal:LanceMemWal",
     "LanceDB": "benchmarks.peers.lancedb:LanceDb",
     "Delta Lake": "benchmarks.peers.delta:Delta",
     "Iceberg": "benchmarks.peers.iceberg:Iceberg",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
@@ -11,8 +10,6 @@ from datetime import timedelta
 from functools import partial
 from math import inf
 from multiprocessing import get_context
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import datafusion
@@ -35,7 +32,6 @@ _TIMES = 12
 _HOUR = 3600.0
 _MONTH_HOURS = 730
 _MANY = 1_000
-_COPY_SECONDS = 60.0
 
 Options = Mapping[str, str]
 
@@ -192,7 +188,7 @@ def _many(storage: dict[str, str], counter: Counter) -> Iterator[Operation]:
 
 
 def _first(storage: dict[str, str], counter: Counter) -> Iterator[Operation]:
-    """In processes of their own: without copies on a local disk, and with what one has copied."""
+    """In processes of their own."""
 
     def begun(
         open_table: Callable[..., None], work: Callable[[], int], *arguments: Any
@@ -204,19 +200,13 @@ def _first(storage: dict[str, str], counter: Counter) -> Iterator[Operation]:
 
     lance_opened, lance_found = begun(open_lance, get_lance, storage)
     _, lance_counted = begun(open_lance, count_lance, storage)
-    opened, requests = begun(open_ours, get_ours, storage, None)
+    opened, requests = begun(open_ours, get_ours, storage)
     yield Operation("open_table", opened, Bound(3, 5), lance_opened)
     yield Operation("first get of a process", requests, Bound(8, 26), lance_found)
-    _, counted = begun(open_ours, count_ours, storage, None)
+    _, counted = begun(open_ours, count_ours, storage)
     yield Operation("first count(*) of a process", counted, Bound(9, 58), lance_counted)
-    with TemporaryDirectory() as folder:
-        begun(open_ours, partial(copy_ours, folder), storage, folder)
-        _, requests = begun(open_ours, get_ours, storage, folder)
-        yield Operation("first get, with copies", requests, Bound(7, 14), lance_found)
-        _, counted = begun(open_ours, count_ours, storage, folder)
-        yield Operation("first count(*), with copies", counted, Bound(8, 43), lance_counted)
     mw.open_table(_OURS, storage_options=storage).snapshot_regions()
-    _, counted = begun(open_ours, partial(count_ours, "eventual"), storage, None)
+    _, counted = begun(open_ours, partial(count_ours, "eventual"), storage)
     yield Operation("first count(*), eventual", counted, Bound(5, 20), lance_counted)
 
 
@@ -288,10 +278,8 @@ def import_all() -> None:
     """Make a new process import this module, which is not part of what is timed."""
 
 
-def open_ours(storage: dict[str, str], cache: str | None) -> None:
-    """Open the table in this process, which may read and make copies in a folder."""
-    if cache is not None:
-        mw.configure(cache_dir=cache)
+def open_ours(storage: dict[str, str]) -> None:
+    """Open the table in this process."""
     _opened["ours"] = mw.open_table(_OURS, storage_options=storage)
 
 
@@ -305,16 +293,6 @@ def count_ours(consistency: str = "strong") -> int:
     context = datafusion.SessionContext()
     mw.register(context, "t", _opened["ours"], consistency)
     return int(context.sql("SELECT count(*) AS n FROM t").to_pydict()["n"][0])
-
-
-def copy_ours(folder: str) -> int:
-    """Count its rows, and wait for copies of the base table and of each region's generation."""
-    count, end = count_ours(), time.monotonic() + _COPY_SECONDS
-    while len(list(Path(folder).rglob("files.json"))) <= _REGIONS:
-        if time.monotonic() > end:
-            raise TimeoutError(f"{folder} has no copy of each source")
-        time.sleep(0.05)
-    return count
 
 
 def open_lance(storage: dict[str, str]) -> None:

@@ -20,10 +20,13 @@ class Sizes:
         mixed_upserts: durable writes of `append_rows` rows, with queries between them.
         replaced_rows: rows of a table of which a tenth is replaced.
         stream_rows: rows of the sustained write, in batches of `stream_batch`.
+        many_rows: rows of a table that is large for live rows.
+        tail_lookups: lookups there of which the slowest are looked at.
         generation_counts: into how many generations the same upserts are divided.
         memory_rows: rows of the table whose streaming is watched.
         written_bytes: of rows whose writing is watched.
         regions: regions of the table that is opened.
+        first_gets: how many processes get a key, of ours and of Lance each.
         cold_starts: how many processes open it from each source.
         merge_rows: rows of each generation that is merged.
         merges: how often they are merged.
@@ -49,10 +52,13 @@ class Sizes:
     replaced_rows: int = 10_000_000
     stream_rows: int = 2_000_000
     stream_batch: int = 10_000
+    many_rows: int = 50_000_000
+    tail_lookups: int = 10_000
     generation_counts: tuple[int, ...] = (1, 4, 16, 64)
     memory_rows: int = 10_000_000
     written_bytes: int = 1_000_000_000
     regions: int = 1_000
+    first_gets: int = 16
     cold_starts: int = 3
     merge_rows: int = 100_000
     merges: int = 4
@@ -80,10 +86,13 @@ SMALL = Sizes(
     replaced_rows=5_000,
     stream_rows=4_000,
     stream_batch=500,
+    many_rows=20_000,
+    tail_lookups=20,
     generation_counts=(1, 4),
     memory_rows=20_000,
     written_bytes=4_000_000,
     regions=8,
+    first_gets=1,
     cold_starts=1,
     merge_rows=300,
     merges=1,

@@ -123,7 +123,7 @@ class Threads:
             key, what, call = self._calls.get()
 
 
-class Changes:
+class StateCondition:
     """Waits for a change of a state that a lock guards; an interrupt leaves the lock free. A
     Condition would raise a RuntimeError, as it releases its lock within a `with`."""
 

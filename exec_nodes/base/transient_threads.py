@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from threading import RLock
 
-from exec_nodes.base.threads import Changes, beyond_signals, start_call
+from exec_nodes.base.threads import StateCondition, beyond_signals, start_call
 
 
 class TransientThreads:
@@ -25,7 +25,7 @@ class TransientThreads:
         self._queued: deque[Callable[[], None]] = deque()
         self._running = 0
         self._lock = RLock()
-        self._ended = Changes(self._lock)
+        self._ended = StateCondition(self._lock)
 
     @property
     def is_busy(self) -> bool:

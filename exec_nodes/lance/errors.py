@@ -68,9 +68,9 @@ def bytes_of_lance() -> Iterator[None]:
 
 
 @contextmanager
-def lance_errors(name: str, place: str) -> Iterator[None]:
-    """Turn Lance's errors about stored data into those of this package; `name` is the source's,
-    `place` its URI.
+def lance_errors(name: str, uri: str) -> Iterator[None]:
+    """Turn Lance's errors about stored data into those of this package; `name` and `uri` are
+    the source's.
 
     SourceGoneError says to take a new snapshot, StoreUnavailableError to try again later, and
     CorruptFileError what to restore. Other errors pass unchanged, and an exception of a signal
@@ -86,23 +86,23 @@ def lance_errors(name: str, place: str) -> Iterator[None]:
             raise SourceGoneError(f"files of {name} are gone; {_again(name)}: {error}") from error
         if _TOO_MUCH_TEXT in str(error):
             raise UnsupportedError(
-                f"{name} in {place} has more text in some rows than an array of Arrow holds, "
+                f"{name} in {uri} has more text in some rows than an array of Arrow holds, "
                 f"2 GiB: read fewer of them at a time, by their keys or a range of these: {error}"
             ) from error
         if is_damage(error):
-            raise damaged(name, place, error) from error
+            raise damaged(name, uri, error) from error
         if _OF_LANCE.search(str(error)) and _OF_THE_STORE.search(str(error)):
-            raise StoreUnavailableError(f"{place} could not be read; try again: {error}") from error
+            raise StoreUnavailableError(f"{uri} could not be read; try again: {error}") from error
         raise
     except BaseException as error:
         raise_interrupt(error)
         if is_panic(error) or (isinstance(error, RuntimeError) and _CORRUPT in str(error)):
-            raise damaged(name, place, error) from error
+            raise damaged(name, uri, error) from error
         raise
 
 
 @contextmanager
-def lance_panics(name: str, place: str) -> Iterator[None]:
+def lance_panics(name: str, uri: str) -> Iterator[None]:
     """Turn a panic of Lance, which is not an `Exception`, into CorruptFileError: for callers that
     handle Lance's errors themselves."""
     try:
@@ -110,18 +110,18 @@ def lance_panics(name: str, place: str) -> Iterator[None]:
     except BaseException as error:
         raise_interrupt(error)
         if is_panic(error):
-            raise damaged(name, place, error) from error
+            raise damaged(name, uri, error) from error
         raise
 
 
-def damaged(name: str, place: str, why: object) -> CorruptFileError:
+def damaged(name: str, uri: str, why: object) -> CorruptFileError:
     """The error for a table of Lance that is not whole."""
     remedy = (
         "go back to a version that is whole, or restore the file from a copy"
         if name == BASE_NAME
         else _FROM_A_COPY
     )
-    return CorruptFileError(f"{name} in {place} is damaged, see table.check(); {remedy}: {why}")
+    return CorruptFileError(f"{name} in {uri} is damaged, see table.check(); {remedy}: {why}")
 
 
 def _again(name: str) -> str:

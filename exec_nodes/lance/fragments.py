@@ -31,8 +31,8 @@ def fragments_of_task(dataset: Any, number: int, tasks: int) -> list[Any]:
     return fragments[number::tasks]
 
 
-def fragment_identity(place: str, fragment: Any) -> Hashable:
-    """Identifies the values of a fragment of the table at `place`, in every version, whatever rows
+def fragment_identity(uri: str, fragment: Any) -> Hashable:
+    """Identifies the values of a fragment of the table at `uri`, in every version, whatever rows
     were deleted. Resident columns are keyed by this and by the column's field id.
 
     Files are never rewritten under their names, but another file may hold a column from some
@@ -43,7 +43,7 @@ def fragment_identity(place: str, fragment: Any) -> Hashable:
     overlays = tuple(
         (_file(overlay.data_file), overlay.committed_version) for overlay in metadata.overlays
     )
-    return (place, metadata.id, files, overlays)
+    return (uri, metadata.id, files, overlays)
 
 
 def overlaid_fields(fragment: Any) -> frozenset[int]:

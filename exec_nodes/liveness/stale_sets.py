@@ -97,14 +97,14 @@ class StaleSets:
         )
 
     def find_base(self, base: Source, newer: Sequence[Source]) -> None:
-        """Let `of_base` be known some time soon."""
+        """Compute `of_base` in the background."""
         key = _base_key(base, newer)
         if key not in self._under_way:
             self._under_way.add(key)
             in_background(partial(self._find_base, key, base, newer))
 
     def extend(self, base: Source, newer: Sequence[Source]) -> None:
-        """Let `of_base` be known of a version of the base, where it is of another one."""
+        """Carry `of_base` over to this version of the base, if that of another one is known."""
         versions = {key.owners[0] for key in self._store.used(_KIND)}
         if any(
             version != base.identity and is_same_table(version, base.identity)

@@ -47,7 +47,7 @@ class _Column:
 
 
 class FragmentColumns:
-    """The columns kept for one version of the table at `place`; other versions may share them. Safe
+    """The columns kept for one version of the table at `uri`; other versions may share them. Safe
     to use from several threads.
 
     Attributes:
@@ -56,7 +56,7 @@ class FragmentColumns:
 
     def __init__(
         self,
-        place: str,
+        uri: str,
         dataset: Any,
         store: ResidentStore,
         read: ReadFile | None = None,
@@ -64,7 +64,7 @@ class FragmentColumns:
         """`read` gives the bytes of a file in the table's folder."""
         fields = dataset.lance_schema.fields()
         self.ids: Mapping[str, int] = {field.name(): field.id() for field in fields}
-        self._place = place
+        self._uri = uri
         self._dataset = dataset
         self._store = store
         self._file = read
@@ -89,7 +89,7 @@ class FragmentColumns:
     def pays(self, work: str, names: Sequence[str], saved: int, cost: int) -> bool:
         """See `ResidentStore.pays`: whether to read some stored columns for some kind of work."""
         columns = tuple(self.ids[name] for name in names)
-        return self._store.pays(Key("column", (self._place,), (work, columns)), saved, cost)
+        return self._store.pays(Key("column", (self._uri,), (work, columns)), saved, cost)
 
     def has_kept(self, schema: pa.Schema) -> bool:
         """Whether all columns of `schema`, all stored, are kept of the version, as some of its
@@ -139,20 +139,31 @@ class FragmentColumns:
                 for _ in self.read(some, pa.schema(fields), room, beyond=False):
                     pass
 
+    def evict(self, names: Iterable[str]) -> None:
+        """Keep some stored columns no longer, of any version."""
+        ids = {self.ids.get(name) for name in names}
+
+        def is_one(key: Key) -> bool:
+            detail = key.detail
+            is_own = _number_in(self._uri, key) is not None
+            return is_own and isinstance(detail, tuple) and detail[0] in ids
+
+        self._store.evict_where("column", is_one)
+
     def extend(self, schema: pa.Schema) -> None:
         """Read and keep the new fragments of those columns of `schema` that are kept for another
         version and in use: fragments after the last one kept for any version, as a compaction may
         have left none of those. Others did not fit."""
         kept: dict[Hashable, list[Key]] = {}
         for key in self._store.all_keys():
-            if _number_in(self._place, key) is not None:
+            if _number_in(self._uri, key) is not None:
                 kept.setdefault(key.detail, []).append(key)
         new: dict[tuple[int, ...], list[pa.Field]] = {}
         for field in schema:
             keys = kept.get((self.ids.get(field.name), field.type), ())
             used = [self._store.take_use(key) for key in keys]  # takes each, not just the first
             if any(used):
-                last = max(_number_in(self._place, key) or 0 for key in keys)
+                last = max(_number_in(self._uri, key) or 0 for key in keys)
                 after = tuple(number for number in self.fragments if number > last)
                 new.setdefault(after, []).append(field)
         for numbers, fields in new.items():
@@ -278,15 +289,15 @@ class FragmentColumns:
         """The identity of a fragment and its rows in this version; Lance makes it at each call."""
         identity = self._identities.get(fragment.fragment_id)
         if identity is None:
-            identity = fragment_identity(self._place, fragment), fragment.deletion_file()
+            identity = fragment_identity(self._uri, fragment), fragment.deletion_file()
             self._identities[fragment.fragment_id] = identity
         return identity
 
 
-def _number_in(place: str, key: Key) -> int | None:
-    """The fragment of the table at `place` whose column the key names; None for other keys."""
+def _number_in(uri: str, key: Key) -> int | None:
+    """The fragment of the table at `uri` whose column the key names; None for other keys."""
     owner = key.owners[0]
-    if key.kind == "column" and isinstance(owner, tuple) and owner[0] == place:
+    if key.kind == "column" and isinstance(owner, tuple) and owner[0] == uri:
         number: int = owner[1]
         return number
     return None
@@ -294,6 +305,10 @@ def _number_in(place: str, key: Key) -> int | None:
 
 def _places(stored: RowAddresses, addresses: RowAddresses) -> npt.NDArray[np.int64] | None:
     """The positions of `addresses` in `stored`, which is sorted; None unless all are in it."""
+    if len(stored) and stored[-1] - stored[0] == len(stored) - 1:  # no row was deleted
+        # An address below the first one becomes a very high place.
+        places = addresses - stored[0]
+        return places.view(np.int64) if (places < len(stored)).all() else None
     places = stored.searchsorted(addresses)
     if (places == len(stored)).any() or (stored[places] != addresses).any():
         return None

@@ -1,9 +1,10 @@
-"""Looking up one key in a Lance table: by Lance's index, or by keys in memory."""
+"""Looking up keys in a Lance table: by Lance's index, or by keys in memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from exec_nodes.lance.reading import rows_of
 from exec_nodes.lance.scan import every_value
 from exec_nodes.resident.admission import Admission
 from exec_nodes.resident.rows import ResidentRows
-from exec_nodes.resident.runs import ResidentRuns
+from exec_nodes.resident.runs import Coverage, ResidentRuns
 
 _NO_ROWS = pa.table({})
 _SIGN = 1 << 63
@@ -46,10 +47,10 @@ class SortedKeys:
             yield int(self.addresses[at])
             at -= 1
 
-    def find_all(self, keys: npt.NDArray[np.int64]) -> RowAddresses:
-        """The addresses of the rows of keys, which are `ordered` and ascend."""
+    def find_all(self, keys: npt.NDArray[np.int64]) -> tuple[RowAddresses, npt.NDArray[np.int64]]:
+        """The addresses of the rows of keys, which are `ordered` and ascend, and the rows' keys."""
         places = np.frombuffer(memwal_native.places_of(self.keys, keys), np.int64)
-        return self.addresses[places]
+        return self.addresses[places], self.keys[places]
 
     def within(self, low: int, high: int) -> RowAddresses:
         """The addresses of the rows with keys from `low` to `high`."""
@@ -105,7 +106,8 @@ class KeyLookups:
 
     def rows_of(self, key: KeyBatch, schema: pa.Schema) -> pa.Table | None:
         """The columns of `schema`, all stored, of the row of the only key, or no row, with as
-        little as possible around Lance's own lookup; None if that can't tell, or finds several."""
+        little as possible around Lance's own lookup; None if that can't tell, or finds several.
+        `find_each` makes `get` of a key take 2.6 times as long."""
         if len(key.names) > 1:
             return None
         fragments, row = None, None
@@ -130,19 +132,46 @@ class KeyLookups:
         rows = rows_of(scanner)
         return rows if rows.num_rows <= 1 else None
 
+    def find_each(self, keys: KeyColumn) -> tuple[RowAddresses, npt.NDArray[np.int64]] | None:
+        """The addresses of the rows whose key is one of `keys`, and the position of each one's key
+        among these, by keys in memory; None if not all are there."""
+        if not self._readable:
+            return None
+        # They save at least so many lookups' time: 2, 100 and 10,000 keys saved that of 3, 24 and
+        # 140 lookups (1,000,000 rows, 2 cores).
+        coverage = self._runs.read(self._reader, Admission.lookup * isqrt(len(keys)))
+        values = ordered(one_array(keys).to_numpy())
+        order = np.argsort(values, kind="stable")
+        ascending = values[order]
+        found = self._find(coverage, ascending)
+        if found is None:
+            return None
+        addresses, rows_keys = found
+        return addresses, order[ascending.searchsorted(rows_keys)]
+
     def find_all(self, keys: KeyColumn) -> RowAddresses | None:
         """The sorted addresses of the rows whose key is one of `keys`, by keys in memory; None if
         not all are there."""
         if not self._readable:
             return None
         coverage = self._runs.read(self._reader, self._runs.rows * self._reader.row_bytes // 2)
+        found = self._find(coverage, np.sort(ordered(one_array(keys).to_numpy())))
+        return None if found is None else np.sort(found[0])
+
+    def _find(
+        self, coverage: Coverage[SortedKeys], ascending: npt.NDArray[np.int64]
+    ) -> tuple[RowAddresses, npt.NDArray[np.int64]] | None:
+        """The addresses of the rows of keys, which are `ordered` and ascend, and the rows' keys;
+        None if some keys of the version are not in memory."""
         if coverage.unread:
             return None
-        ascending, rows = np.sort(ordered(one_array(keys).to_numpy())), [np.empty(0, np.uint64)]
+        addresses, keys = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
         for run in coverage.runs:
-            addresses = run.run.value.find_all(ascending)
-            rows.append(addresses[self._rows.live(addresses, run.fragments)])
-        return np.sort(np.concatenate(rows))
+            own, own_keys = run.run.value.find_all(ascending)
+            live = self._rows.live(own, run.fragments)
+            addresses.append(own[live])
+            keys.append(own_keys[live])
+        return np.concatenate(addresses), np.concatenate(keys)
 
     def within(self, low: int, high: int) -> RowAddresses | None:
         """The sorted addresses of the rows with keys from `low` to `high`, by keys in memory; None

@@ -89,9 +89,10 @@ class ResidentRows:
         """For each address, whether it is a row of the version within some of its fragments."""
         live = np.zeros(len(addresses), np.bool_)
         numbers = addresses >> np.uint64(FRAGMENT_BITS)
-        for number, fragment in fragments.items():
+        for number in fragments.keys() & set(numbers.tolist()):
+            fragment = fragments[number]
             own = np.flatnonzero(numbers == number)
-            if len(own) and fragment.num_deletions:
+            if fragment.num_deletions:
                 own = own[among(addresses[own], self._columns.addresses(fragment))]
             live[own] = True
         return live

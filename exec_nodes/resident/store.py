@@ -69,6 +69,7 @@ class _Entry:
     value: Any
     nbytes: int
     used: bool = False
+    let_go: Callable[[], object] | None = None
 
 
 class _Kind:
@@ -100,6 +101,7 @@ class ResidentStore:
         # Queries that were under way may put something of it back: it is evicted again each time.
         self._evicted: deque[Hashable] = deque(maxlen=64)
         self._accounts: OrderedDict[Key, int] = OrderedDict()
+        self._let_go: deque[Callable[[], object]] = deque()
         self._lock = threading.Lock()
 
     @property
@@ -114,6 +116,7 @@ class ResidentStore:
         with self._lock:
             self._max_bytes = value
             self._shrink()
+        self._call_let_go()
 
     @property
     def nbytes(self) -> int:
@@ -178,23 +181,48 @@ class ResidentStore:
                     entry.used = True
             return [None if entry is None else entry.value for entry in entries]
 
-    def put(self, key: Key, value: Any, nbytes: int) -> None:
-        """Keep `value`, which must not be None, unless it is too large."""
+    def put(
+        self, key: Key, value: Any, nbytes: int, let_go: Callable[[], object] | None = None
+    ) -> None:
+        """Keep `value`, which must not be None, unless it is too large. `let_go` is called, without
+        the store's lock, once it is not kept any more."""
+        with self._lock:
+            self._put(key, _Entry(value, nbytes + ENTRY_BYTES, let_go=let_go))
+        self._call_let_go()
+
+    def resize(self, key: Key, nbytes: int) -> bool:
+        """Note what an artefact takes by now, which is evicted if that is too large. Whether it was
+        resident."""
         with self._lock:
             kind = self._kinds[key.kind]
-            if key in kind.entries:
+            entry = kind.entries.get(key)
+            if entry is not None and nbytes > self.largest:
                 self._remove(key)
-            if nbytes > self.largest:
-                return
-            for owner in _owners(key):
-                self._by_owner.setdefault(owner, set()).add(key)
-            entry, use = _Entry(value, nbytes + ENTRY_BYTES), kind.use
-            # Signals are handled where a function is called: what follows calls none.
-            kind.entries[key] = entry
-            use.entries += 1
-            use.bytes += entry.nbytes
-            self._bytes += entry.nbytes
-            self._shrink()
+            elif entry is not None:
+                grown = nbytes + ENTRY_BYTES - entry.nbytes
+                entry.nbytes += grown  # no call until it is counted, see `_put`
+                kind.use.bytes += grown
+                self._bytes += grown
+                self._shrink()
+        self._call_let_go()
+        return entry is not None
+
+    def _put(self, key: Key, entry: _Entry) -> None:
+        kind = self._kinds[key.kind]
+        if key in kind.entries:
+            self._remove(key)
+        if entry.nbytes > self.largest + ENTRY_BYTES:
+            self._let_go.extend(filter(None, [entry.let_go]))
+            return
+        for owner in _owners(key):
+            self._by_owner.setdefault(owner, set()).add(key)
+        use = kind.use
+        # Signals are handled where a function is called: what follows calls none.
+        kind.entries[key] = entry
+        use.entries += 1
+        use.bytes += entry.nbytes
+        self._bytes += entry.nbytes
+        self._shrink()
 
     def compute(self, key: Key, make: Callable[[], T], size: Callable[[T], int]) -> T:
         """The artefact of `key`; made, and kept if it fits, when it is missing.
@@ -241,12 +269,22 @@ class ResidentStore:
                 for key in list(self._by_owner.get(owner, ())):
                     self._remove(key)
             self._evicted.extend(owners)
+        self._call_let_go()
 
     def evict_where(self, kind: str, is_gone: Callable[[Key], bool]) -> None:
         """Evict the artefacts of one kind for which `is_gone` holds."""
         with self._lock:
             for key in [key for key in self._kinds[kind].entries if is_gone(key)]:
                 self._remove(key)
+        self._call_let_go()
+
+    def _call_let_go(self) -> None:
+        while self._let_go:
+            try:
+                let_go = self._let_go.popleft()
+            except IndexError:  # another thread has taken it
+                return
+            let_go()
 
     def _shrink(self) -> None:
         while self._bytes > self.max_bytes:
@@ -257,10 +295,11 @@ class ResidentStore:
         kind = self._kinds[key.kind]
         entry, use = kind.entries.get(key), kind.use
         if entry is not None:  # else an interrupt has left its owners
-            del kind.entries[key]  # no call until it is counted, see `put`
+            del kind.entries[key]  # no call until it is counted, see `_put`
             use.entries -= 1
             use.bytes -= entry.nbytes
             self._bytes -= entry.nbytes
+            self._let_go.extend(filter(None, [entry.let_go]))
         for owner in _owners(key):
             keys = self._by_owner.get(owner, set())
             keys.discard(key)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-import lance
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -27,7 +26,7 @@ from exec_nodes.base.lazy import lazy_property
 from exec_nodes.evolution.project import CurrentSchema
 from exec_nodes.keys.bloom import BloomFilter
 from exec_nodes.keys.keys import KeyBatch, KeyColumn
-from exec_nodes.keys.match import bloom_hits, last_rows, rows_of_keys
+from exec_nodes.keys.match import Positions, bloom_hits, last_rows, rows_of_keys
 from exec_nodes.keys.sql import key_condition
 from exec_nodes.lance.deletion_files import ReadFile
 from exec_nodes.lance.errors import BASE_NAME, lance_errors
@@ -47,7 +46,7 @@ from exec_nodes.resident.keys import KeyLookups
 from exec_nodes.resident.rows import ResidentRows
 from exec_nodes.resident.store import STORE, Key, ResidentStore
 from exec_nodes.sources.indexed_rows import indexed_rows
-from exec_nodes.sources.lance_version import LanceVersion, LocalCopy
+from exec_nodes.sources.lance_version import LanceVersion
 from exec_nodes.sources.memory_scan import scan_table
 from exec_nodes.sources.source import SourceKeys, merged_addresses
 
@@ -90,29 +89,22 @@ class LanceSource(LanceVersion):
         etag: str,
         resident: ResidentStore = STORE,
         read_file: ReadFile | None = None,
-        copy: LocalCopy | None = None,
     ) -> LanceSource:
         """The base table: `dataset` at its version. `etag` identifies its columns and rows:
         versions with the same etag share artefacts. Version numbers would not do, as a restore may
         use them again (protocol rule 16). `read_file` gives the bytes of a file in the table's
-        folder; without it Lance is asked. A `copy`, if there is one, is read instead."""
-
-        def open_dataset() -> Any:
-            path = None if copy is None else copy.path
-            return dataset if path is None else lance.dataset(str(path), version=dataset.version)
-
+        folder; without it Lance is asked."""
         return cls(
             identity=("base", dataset.uri, etag),
             name=BASE_NAME,
-            place=dataset.uri,
+            uri=dataset.uri,
             region="",
             generation=BASE_GENERATION,
             info=info,
             store=resident,
-            open_dataset=open_dataset,
-            read_file=read_file if copy is None else copy.read,
+            open_dataset=lambda: dataset,
+            read_file=read_file,
             version=dataset.version,
-            copy=copy,
         )
 
     @classmethod
@@ -130,9 +122,8 @@ class LanceSource(LanceVersion):
         bloom_checksum: int | None = None,
         names: CurrentSchema | None = None,
         rows: int | None = None,
-        copy: LocalCopy | None = None,
     ) -> LanceSource:
-        """A flushed generation, opened when it is first read, from its `copy` if there is one.
+        """A flushed generation, opened when it is first read.
 
         `bloom` reads its bloom filter, whose CRC-32 is `bloom_checksum` if known; without a filter
         every key might be there. `names` are the base table's; without them the generation's own
@@ -142,17 +133,13 @@ class LanceSource(LanceVersion):
         name = f"region_{region}[gen={generation}]"
 
         def open_dataset() -> Any:
-            path = None if copy is None else copy.path
-            if path is None:
-                dataset = open_generation(uri, name, rows, storage_options, session)
-            else:
-                dataset = open_generation(str(path), name, rows, None, session)
+            dataset = open_generation(uri, name, rows, storage_options, session)
             return dataset if names is None else names.project(dataset)
 
         return cls(
             identity=("generation", uri, None if names is None else names.tag),
             name=name,
-            place=uri,
+            uri=uri,
             region=region,
             generation=generation,
             info=info,
@@ -160,7 +147,6 @@ class LanceSource(LanceVersion):
             open_dataset=open_dataset,
             bloom=bloom,
             bloom_checksum=bloom_checksum,
-            copy=copy,
         )
 
     def share(self, fragments: frozenset[int]) -> LanceSource:
@@ -191,7 +177,7 @@ class LanceSource(LanceVersion):
         store a base table takes as many round trips as a generation, which go together then."""
         _ = self.rows, self.parts
         names = list(dict.fromkeys([*self.info.primary_key, *self._tombstone, *columns]))
-        with lance_errors(self.name, self.place):
+        with lance_errors(self.name, self.uri):
             if self._is_small(names):
                 self._decoded(names)
             elif whole and self.only is None and self._kept.ids.keys() >= set(names):
@@ -208,7 +194,7 @@ class LanceSource(LanceVersion):
     ) -> Iterator[pa.RecordBatch]:
         rows, filters = indexed_rows(self, filters)
         names = columns_read(columns, filters)
-        with lance_errors(self.name, self.place):
+        with lance_errors(self.name, self.uri):
             if rows is not None:
                 numbers = [fragment.fragment_id for fragment in self._groups[part]]
                 own = rows[within(rows, numbers)] if self.parts > 1 else rows
@@ -238,7 +224,7 @@ class LanceSource(LanceVersion):
         span: tuple[int, int] | None = None,
     ) -> Sequence[tuple[pa.Table, RowAddresses]] | None:
         names = columns_read(columns, filters)
-        with lance_errors(self.name, self.place):
+        with lance_errors(self.name, self.uri):
             if self._is_small(names):
                 table, addresses = self._decoded(names)
                 return [(table.select(names), addresses)]
@@ -301,11 +287,8 @@ class LanceSource(LanceVersion):
 
     def rows_of(self, keys: KeyColumn) -> RowAddresses | None:
         """See `Source.rows_of`: by the only key column, if it is of integers."""
-        names = self.info.primary_key
-        if len(names) > 1 or self.only is not None or not self._kept.ids.keys() >= set(names):
-            return None
-        with lance_errors(self.name, self.place):
-            return self._lookups.find_all(keys)
+        with lance_errors(self.name, self.uri):
+            return self._lookups.find_all(keys) if self._has_lookups else None
 
     def might_contain(self, keys: KeyBatch) -> npt.NDArray[np.bool_]:
         if self.bloom is None:
@@ -314,8 +297,8 @@ class LanceSource(LanceVersion):
         bloom: BloomFilter | None = self.store.get(key)
         if bloom is None:
             read, checksum = self.bloom, self.bloom_checksum
-            path = f"{self.place}/bloom_filter.bin"
-            with lance_errors(self.name, self.place):
+            path = f"{self.uri}/bloom_filter.bin"
+            with lance_errors(self.name, self.uri):
                 bloom = self.store.compute(
                     key,
                     lambda: BloomFilter(read(), path, checksum),
@@ -328,7 +311,7 @@ class LanceSource(LanceVersion):
             return None
         names, row = [*columns, *self._tombstone], None
         if columns and not self._is_small(names):
-            with lance_errors(self.name, self.place):
+            with lance_errors(self.name, self.uri):
                 if self._kept.ids.keys() >= set(names):
                     row = self._last_row(key, names)
         if row is None:
@@ -349,30 +332,41 @@ class LanceSource(LanceVersion):
         return row
 
     def take(self, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
-        """See `Source.take`: by the btree of the key columns, or among decoded columns."""
+        """See `Source.take`."""
         names = list(dict.fromkeys([*keys.names, *columns, *self._tombstone]))
-        with lance_errors(self.name, self.place):
-            if self._is_small(names):
-                table, addresses = self._decoded(names)
-            else:
-                table = read_table(self.dataset, self._schema_of(names), key_condition(keys))
-                addresses = table[ROW_ADDRESS].to_numpy()
-        rows, positions = rows_of_keys(table.select(keys.names), keys)
-        newest = np.arange(len(rows))
+        with lance_errors(self.name, self.uri):
+            rows, addresses, positions = self._rows_of(keys, names)
         if self._tombstone:  # the base gives what scans give, see `Source.last`
-            newest = last_rows(addresses[rows], positions)
+            newest = last_rows(addresses, positions)
+            if len(newest) < len(positions):
+                rows, positions = taken(rows, newest), positions[newest]
+        else:
+            rows = rows.append_column(TOMBSTONE_FIELD, pa.array(np.zeros(len(positions), np.bool_)))
         # Columns are selected last: a table without columns has lost its number of rows.
-        rows_taken = taken(table, rows[newest])
-        if not self._tombstone:
-            live = pa.array(np.zeros(len(newest), np.bool_))
-            rows_taken = rows_taken.append_column(TOMBSTONE_FIELD, live)
-        rows_taken = rows_taken.append_column(KEY_POSITION_FIELD, pa.array(positions[newest]))
-        return rows_taken.select([*columns, TOMBSTONE, KEY_POSITION])
+        rows = rows.append_column(KEY_POSITION_FIELD, pa.array(positions))
+        return rows.select([*columns, TOMBSTONE, KEY_POSITION])
+
+    def _rows_of(
+        self, keys: KeyBatch, names: Sequence[str]
+    ) -> tuple[pa.Table, RowAddresses, Positions]:
+        """Columns of all rows of some keys, the keys' own among them, the addresses of the rows and
+        the position of each one's key: among decoded columns, by keys in memory, or by the btree of
+        the key columns."""
+        if self._is_small(names):
+            table, addresses = self._decoded(names)
+        else:
+            found = self._lookups.find_each(keys.column) if self._has_lookups else None
+            if found is not None:
+                return self.rows_at(found[0], names), *found
+            table = read_table(self.dataset, self._schema_of(names), key_condition(keys))
+            addresses = table[ROW_ADDRESS].to_numpy()
+        rows, positions = rows_of_keys(table, keys)
+        return taken(table, rows), addresses[rows], positions
 
     def rows_at(self, addresses: RowAddresses, columns: Sequence[str]) -> pa.Table:
         if self.whole is not None:
             return self.whole.rows_at(addresses, columns)
-        with lance_errors(self.name, self.place):
+        with lance_errors(self.name, self.uri):
             if self._is_small(columns):
                 table, stored = self._decoded(columns)
                 return taken(table, stored.searchsorted(addresses))
@@ -385,10 +379,14 @@ class LanceSource(LanceVersion):
 
     def extend(self) -> None:
         """Extend resident columns and keys of other versions by the new fragments of this one."""
-        with lance_errors(self.name, self.place):
+        with lance_errors(self.name, self.uri):
             self._kept.extend(self.info.schema)
             if len(self.info.primary_key) == 1:
                 self._lookups.extend()
+
+    def evict(self, names: Sequence[str]) -> None:
+        """Keep some columns in memory no longer, of no version."""
+        self._kept.evict(names)
 
     def field(self, name: str) -> pa.Field:
         """A column, as the table's schema has it."""
@@ -397,6 +395,12 @@ class LanceSource(LanceVersion):
     def matching(self, filters: Sequence[Filter]) -> RowAddresses:
         batches = (b for part in range(self.parts) for b in self.scan((), filters, None, part))
         return merged_addresses(batches)
+
+    @lazy_property
+    def _has_lookups(self) -> bool:
+        """Whether `_lookups` may find several keys at once."""
+        names = self.info.primary_key
+        return len(names) == 1 and self.only is None and names[0] in self._kept.ids
 
     @lazy_property
     def _lookups(self) -> KeyLookups:
@@ -442,7 +446,7 @@ class LanceSource(LanceVersion):
 
     def _read_keys(self) -> SourceKeys:
         names = [*self.info.primary_key, *self._tombstone]
-        with lance_errors(self.name, self.place):
+        with lance_errors(self.name, self.uri):
             if self._is_small(names):
                 table, addresses = self._decoded(names)
             else:

@@ -6,8 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,21 +23,6 @@ from exec_nodes.resident.runs import ResidentRuns
 from exec_nodes.resident.store import Key, ResidentStore
 
 
-class LocalCopy(Protocol):
-    """A version's copy on a local disk, which may be there."""
-
-    @property
-    def path(self) -> Path | None:
-        """The copy's folder, always the same; None where there is none."""
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether somebody has removed the files at `path`."""
-
-    def read(self, path: str) -> bytes:
-        """A file in the version's folder, from wherever it is."""
-
-
 @dataclass(kw_only=True, eq=False)
 class LanceVersion:
     """An immutable version, or some of its fragments, which is opened when it is first read. Safe
@@ -47,23 +31,21 @@ class LanceVersion:
     Attributes:
         identity: differs from that of any other rows or columns.
         name: the name in plans and errors.
-        place: the table's URI.
+        uri: the URI of the table.
         store: keeps what is resident of it.
         version: its number, for the base table.
         only: the numbers of the fragments that are read; None for all.
         read_file: gives the bytes of a file in the table's folder.
-        copy: what `open_dataset` opens where it can.
     """
 
     identity: Hashable
     name: str
-    place: str
+    uri: str
     store: ResidentStore
     open_dataset: Callable[[], Any]
     version: int | None = None
     only: frozenset[int] | None = None
     read_file: ReadFile | None = None
-    copy: LocalCopy | None = None
     _dataset: Any = field(default=None, init=False)
     _runs: dict[Key, ResidentRuns[Any]] = field(default_factory=dict, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
@@ -79,7 +61,7 @@ class LanceVersion:
     def dataset(self) -> Any:
         """The Lance dataset; opened once."""
         if self._dataset is None:
-            with self._lock, lance_errors(self.name, self.place):
+            with self._lock, lance_errors(self.name, self.uri):
                 if self._dataset is None:
                     self._dataset = self.open_dataset()
         return self._dataset
@@ -92,12 +74,6 @@ class LanceVersion:
     def is_open(self) -> bool:
         """Whether the dataset is open."""
         return self._dataset is not None
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether its files are gone at the place where it was opened; then another handle must be
-        made."""
-        return self.copy is not None and self.copy.is_gone
 
     @lazy_property
     def _index_names(self) -> frozenset[str]:
@@ -115,7 +91,7 @@ class LanceVersion:
         every version of the table."""
         own = self.dataset.get_fragments() if self.fragments is None else self.fragments
         ascending = sorted(own, key=lambda fragment: fragment.fragment_id)
-        return {fragment_identity(self.place, fragment): fragment for fragment in ascending}
+        return {fragment_identity(self.uri, fragment): fragment for fragment in ascending}
 
     @lazy_property
     def rows(self) -> int:
@@ -131,18 +107,18 @@ class LanceVersion:
 
     def addresses(self, fragments: Iterable[Any]) -> RowAddresses:
         """The addresses of the rows of some fragments."""
-        with lance_errors(self.name, self.place):
+        with lance_errors(self.name, self.uri):
             pieces = [self._kept.addresses(fragment) for fragment in fragments]
         return np.concatenate([np.empty(0, np.uint64), *pieces])
 
     def every_value(self, column: pa.Field, fragments: Sequence[Any]) -> Iterator[pa.Array]:
         """A column of all rows of some fragments, deleted ones too."""
-        with lance_errors(self.name, self.place):
+        with lance_errors(self.name, self.uri):
             yield from every_value(self.dataset, column, fragments)
 
     def runs(self, kind: str, detail: Hashable) -> ResidentRuns[Any]:
         """The resident artefacts of its fragments of one kind; `detail` tells which."""
-        key = Key(kind, (self.place,), detail)
+        key = Key(kind, (self.uri,), detail)
         runs = self._runs.get(key)
         if runs is None:
             made = ResidentRuns[Any](self.store, key, self.whole_fragments)
@@ -163,9 +139,9 @@ class LanceVersion:
 
     @lazy_property
     def _kept(self) -> FragmentColumns:
-        return FragmentColumns(self.place, self.dataset, self.store, self.read_file)
+        return FragmentColumns(self.uri, self.dataset, self.store, self.read_file)
 
     @lazy_property
     def _groups(self) -> list[list[Any]]:
-        with lance_errors(self.name, self.place):
+        with lance_errors(self.name, self.uri):
             return fragment_groups(self.dataset, os.cpu_count() or 1, self.only)

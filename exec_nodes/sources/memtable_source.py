@@ -82,6 +82,18 @@ class MemTableSource:
         addresses = self._addresses if rows is None else rows
         yield from scan_table(table, addresses, columns, filters, limit)
 
+    def since(self, first: int) -> Iterator[pa.RecordBatch]:
+        """The rows from a row address on, in the order of their writing: the table's columns and
+        `_tombstone`."""
+        begins = int(self._ends.searchsorted(first, side="right"))
+        start = int(self._ends[begins - 1]) if begins else 0
+        for batch in self.batches[begins:]:
+            if max(first, start) >= self.rows:
+                return
+            skipped = max(0, first - start)
+            yield batch.slice(skipped, self.rows - start - skipped)
+            start += batch.num_rows
+
     def resident(
         self,
         columns: Sequence[str],

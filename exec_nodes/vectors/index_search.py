@@ -102,7 +102,7 @@ class IndexSearch:
         }
         if query.ef is not None:
             nearest["ef"] = max(query.ef, size)
-        with lance_errors(self.source.name, self.source.place):
+        with lance_errors(self.source.name, self.source.uri):
             rows = rows_of(
                 dataset.scanner(
                     columns=["_distance"],
@@ -162,7 +162,7 @@ def few_rows(
     share = (rows - len(mask)) / max(1, rows)
     if condition is None:
         return share if share * rows > most else _without(source.matching(()), mask)
-    with lance_errors(source.name, source.place):
+    with lance_errors(source.name, source.uri):
         scanner = source.dataset.scanner(
             columns=[],
             filter=condition,

@@ -1,4 +1,13 @@
-"""Publishing a batch that tasks have staged: one publisher a region (protocol rule 24).
+"""Publishing a batch that tasks have staged (protocol rule 24).
+
+The publisher is a writer like any other: it claims the regions, so a writer that is alive elsewhere
+is fenced and says so. It never claims a region a second time within one batch: who is fenced in the
+middle of one reports it. Claims are kept from batch to batch for as long as nobody else takes the
+regions, so that a stream leaves one fence and not one a batch.
+
+Few rows of a region become one WAL entry with the batch's mark, which is an intent if all regions
+of the batch have few rows. Many become generations, in one manifest commit with the mark; what the
+WAL holds by then is flushed first, so that generations follow each other.
 
 Publishers of one table take turns, by a lease of their own, so that two streams into it wait for
 each other instead of fencing each other. The turn is courtesy: what keeps rows right is the claim
@@ -11,49 +20,59 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from uuid import UUID, uuid4
 
 import pyarrow as pa
 
 from exec_nodes.base.tasks import map_in_threads
+from exec_nodes.base.transient_threads import TransientThreads
 from exec_nodes.evolution.differences import differences
 from exec_nodes.evolution.match import FIELD_ID_KEY
 from exec_nodes.evolution.project import same_columns
-from memwal_sql.bulk.publish_region import PublishLimits, RegionPublisher
-from memwal_sql.bulk.read import PARALLEL, StagedRegion, staged_regions
-from memwal_sql.bulk.stage import StagedTask
+from memwal_sql.bulk.read import (
+    PARALLEL,
+    LogLimits,
+    RegionBatch,
+    StagedRegion,
+    staged_regions,
+)
+from memwal_sql.bulk.stage import StagedPiece, StagedTask
 from memwal_sql.errors import (
     ConflictError,
     FencedError,
     InvalidCallError,
     ReopenError,
     StoreUnavailableError,
+    WriterFailedError,
 )
 from memwal_sql.maintain.lease import PUBLISHING, maintenance_lease
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.batch_marks import BatchMark, complete, last_complete, transaction_id
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.open_writers import note_claim
-from memwal_sql.state.replay import memtables_of
+from memwal_sql.storage import paths
 from memwal_sql.storage.base.commits import half_done
 from memwal_sql.storage.base.indexes import IndexRecipe
-from memwal_sql.storage.records.transactions import (
-    MOST_PARTS,
-    TransactionRecord,
-    Transactions,
-    free_id,
-)
-from memwal_sql.storage.region.manifest import RegionManifest
-from memwal_sql.storage.region.values import value_types
-from memwal_sql.storage.region.versions import RegionManifests
+from memwal_sql.storage.generation.write import random_hex
+from memwal_sql.storage.records.transactions import TransactionRecord, Transactions, free_id
+from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
 from memwal_sql.storage.wal.entry import TOMBSTONE
-from memwal_sql.write.coordinator import AtomicWrite, Description, Participant
-from memwal_sql.write.generation_writer import GenerationWriter
-from memwal_sql.write.region_opener import FindRegions, create_region
-from memwal_sql.write.router import RegionKey, RegionValues, active_spec
+from memwal_sql.write.commit import Share, commit
+from memwal_sql.write.coordinator import AtomicWrite, Description
+from memwal_sql.write.options import WriterOptions
+from memwal_sql.write.region_opener import (
+    FindRegions,
+    RegionClaimer,
+    RegionOpener,
+    WrittenTable,
+)
+from memwal_sql.write.region_writer import RegionWriter
+from memwal_sql.write.router import RegionKey, active_spec
 from planner.model import TableInfo
 from planner.regions.spec import RegionSpec
-from planner.regions.values import region_name
+
+_Lacking = list[tuple[StagedRegion, RegionWriter]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +98,9 @@ class Publisher:
         self._context = context
         self._base = base
         self._find = find
-        self._limits = PublishLimits()
-        self._regions: dict[RegionKey, RegionPublisher] = {}
-        self._stored = base().stored
+        self._flushes = TransientThreads(PARALLEL, f"flushes of {context.uri}")
+        self._stored: pa.Schema | None = None
+        self._regions: dict[RegionKey, RegionClaimer] = {}
 
     def publish(self, tasks: Sequence[StagedTask], mark: BatchMark | None = None) -> PublishResult:
         """Make what the tasks staged part of the table: as one transaction, if all of it goes
@@ -90,131 +109,156 @@ class Publisher:
         With a mark, a batch that the table has already changes nothing, and one that a crash has
         cut through is completed. Raises InvalidCallError, before anything is published, when two
         tasks have the same key and no order tells the newer one, and ReopenError when columns were
-        added since they staged; FencedError when another writer takes a region meanwhile.
+        added since they staged; FencedError when another writer takes a region meanwhile. After any
+        error nothing is known of the batch but that publishing it again is right.
         """
         context = self._context
         if mark is not None and mark.batch_id <= last_complete(context.store, mark.query_id):
             return PublishResult(0, 0)
         base = self._base()
-        if not base.stored.equals(self._stored, check_metadata=True):
-            self._regions, self._stored = {}, base.stored
         self._check_known(base.stored, tasks)
-        parts = staged_regions(context, base, tasks)
+        staged = staged_regions(context, base, tasks)
+        parts = [part for part in staged if part.batch.rows or part.batch.whole]
 
         with maintenance_lease(context.store, f"publishing {mark or uuid4().hex}", name=PUBLISHING):
             context.check_writes()
-            self._open(base, [part for part in parts if part.key not in self._regions])
-            done = self._together(parts, mark) if self._fit_one(parts) else self._each(parts, mark)
+            done = self._publish(base, parts, mark)
         rows = sum(part.rows for part in done)
         if mark is not None:
             complete(context.store, mark, rows)
         return PublishResult(rows, len(done))
 
-    def _fit_one(self, parts: Sequence[StagedRegion]) -> bool:
-        return (
-            self._context.takes_transactions
-            and 1 < len(parts) <= MOST_PARTS
-            and all(part.batch.goes_through_wal(self._limits) for part in parts)
-        )
-
-    def _each(self, parts: Sequence[StagedRegion], mark: BatchMark | None) -> list[StagedRegion]:
-        """Publish region by region; the parts that were published now."""
-
-        def publish(part: StagedRegion) -> bool:
-            return self._regions[part.key].publish(part.batch, mark)
-
-        message = "some regions may have their rows; publish them again"
-        with half_done(message, StoreUnavailableError):
-            published = map_in_threads(publish, parts, PARALLEL)
-        return [part for part, new in zip(parts, published, strict=True) if new]
-
-    def _together(
-        self, parts: Sequence[StagedRegion], mark: BatchMark | None
-    ) -> list[StagedRegion]:
-        """Publish as one transaction; the parts that were published now."""
-
-        def begin(part: StagedRegion) -> pa.RecordBatch | None:
-            region = self._regions[part.key]
-            if not region.begin(mark):
-                return None
-            rows = next(part.batch.tables(), None)  # all of them, being few
-            return None if rows is None else region.room_for(rows)
-
-        try:
-            batches = map_in_threads(begin, parts, PARALLEL)
-            lacking = [pair for pair in zip(parts, batches, strict=True) if pair[1] is not None]
-            if not lacking:
-                return []
-            # The claims have decided over attempts that were cut off.
-            description = Description()
-            if mark is not None:
-                free = free_id(Transactions(self._context.store), transaction_id(mark))
-                if isinstance(free, TransactionRecord):
-                    return []
-                description = Description(free, operation=f"batch {mark}")
-            participants = [
-                Participant(self._context, self._regions[part.key], batch)
-                for part, batch in lacking
-            ]
-            AtomicWrite(participants, description).land()
-        except BaseException:
-            for part in parts:
-                self._regions[part.key].forget_claim()
-            raise
-        return [part for part, _ in lacking]
-
     def empty_wals(self, regions: Sequence[RegionManifest]) -> dict[UUID, int]:
         """Claim regions, also those given by hand, and flush what their WALs hold; the epoch of
         each claim."""
-        base = self._base()
 
-        def empty(region: RegionManifest) -> int:
-            return self._publisher(base, region, region.region_values).empty_wal()
+        def empty(region: RegionClaimer) -> tuple[UUID, int]:
+            writer = self._claimed(region)
+            self._flush(writer)
+            return writer.region_id, writer.epoch
 
-        epochs = map_in_threads(empty, regions, PARALLEL)
-        return dict(zip((region.region_id for region in regions), epochs, strict=True))
+        return dict(map_in_threads(empty, self._claimers(regions), PARALLEL))
 
     def take_regions(self, regions: Sequence[RegionManifest]) -> None:
         """Claim regions, so that writers that have them stop, or claim them again. One that
         somebody claims meanwhile is left to that claim."""
-        base = self._base()
 
-        def take(region: RegionManifest) -> None:
+        def take(region: RegionClaimer) -> None:
             with suppress(FencedError):
-                self._publisher(base, region, region.region_values).take()
+                self._claimed(region)
 
-        map_in_threads(take, regions, PARALLEL)
+        map_in_threads(take, self._claimers(regions), PARALLEL)
 
-    def _open(self, base: BaseTable, parts: Sequence[StagedRegion]) -> None:
-        spec = routing_spec(base.info)
-        manifests = self._find(spec.spec_id, [part.values for part in parts])
-        for part, found in zip(parts, manifests, strict=True):
-            manifest = found or create_region(self._context, spec, part.values)
-            self._regions[part.key] = self._publisher(base, manifest, part.values)
-        if parts:  # who changes columns after this claims these regions, which their epochs show
-            self._check_columns(base.stored)
+    def _publish(
+        self, base: BaseTable, parts: Sequence[StagedRegion], mark: BatchMark | None
+    ) -> Sequence[StagedRegion]:
+        """Claim the regions, and publish; the parts that were published now."""
+        self._find_regions(base, parts)
+        regions = [self._regions[part.key] for part in parts]
+        writers = map_in_threads(self._claimed, regions, PARALLEL)
+        lacking = [
+            (part, writer)
+            for part, writer in zip(parts, writers, strict=True)
+            if mark is None or writer.published(mark.query_id) < mark.batch_id
+        ]
+        if all(part.batch.goes_through_log for part in parts):
+            if not self._append(lacking, mark, len(parts)):
+                return ()
+        else:
+            with half_done(_PARTLY, StoreUnavailableError):
+                map_in_threads(lambda pair: self._add(*pair, mark), lacking, PARALLEL)
+        for _, writer in lacking:
+            self._wait_flushed(writer)
+        return [part for part, _ in lacking]
 
-    def _publisher(
-        self, base: BaseTable, region: RegionManifest, values: RegionValues | None
-    ) -> RegionPublisher:
-        context, spec = self._context, active_spec(base.info)
-        types = None if spec is None else value_types(spec)
-        writer = GenerationWriter(context, base.info, base.dataset, self._recipes)
-        return RegionPublisher(
-            store=context.store,
-            log=context.wal(region.region_id, base.stored),
-            manifests=RegionManifests(context.store, region.region_id, types),
-            make_memtable=memtables_of(base.info, region_name(region.region_id, values)),
-            entry_schema=base.stored,
-            write=writer.write,
-            limits=self._limits,
-            check=context.check_writes,
-            merged=base.details.merged_generations.get(region.region_id, 0),
-            check_columns=partial(self._check_columns, base.stored),
-            seen_epoch=region.writer_epoch,
-            values=values,
-            claimed=partial(note_claim, context.identity, region.region_id),
+    def _find_regions(self, base: BaseTable, parts: Sequence[StagedRegion]) -> None:
+        if self._stored is None or not base.stored.equals(self._stored, check_metadata=True):
+            self._regions, self._stored = {}, base.stored
+        missing = {part.key: part.values for part in parts if part.key not in self._regions}
+        if missing:
+            spec, opener = routing_spec(base.info), self._opener_over(base)
+            claimers = opener.claimers(spec, list(missing.values()))
+            # Who changes columns after this claims these regions, which their epochs show.
+            opener.table.check_claimable()
+            self._regions.update(zip(missing, claimers, strict=True))
+
+    def _append(self, lacking: _Lacking, mark: BatchMark | None, parts: int) -> bool:
+        """Write parts through the WAL, of a batch that has so many; False if an earlier attempt has
+        written them."""
+        context, description = self._context, Description(staged=mark)
+        if mark is not None and parts > 1 and context.takes_transactions:
+            # The claims have decided over attempts that were cut off.
+            free = free_id(Transactions(context.store), transaction_id(mark))
+            if isinstance(free, TransactionRecord):
+                return False
+            description = Description(free, operation=f"batch {mark}", staged=mark)
+        read = map_in_threads(lambda pair: pair[0].batch.read(), lacking, PARALLEL)
+        shares = [
+            Share(context, writer, rows) for (_, writer), rows in zip(lacking, read, strict=True)
+        ]
+        writes = commit(shares, description)
+        if isinstance(writes, AtomicWrite):
+            writes.land()
+        else:
+            with half_done(_PARTLY, StoreUnavailableError):
+                map_in_threads(lambda entry: entry[0].land(entry[1]), writes, PARALLEL)
+        return True
+
+    def _add(self, part: StagedRegion, writer: RegionWriter, mark: BatchMark | None) -> None:
+        """Publish a part of a batch on its own."""
+        if part.batch.goes_through_log:
+            writer.append(part.batch.read(), mark)
+        else:
+            self._flush(writer)
+            writer.add_generations(partial(self._generations, writer, part.batch), mark)
+
+    def _generations(
+        self, writer: RegionWriter, batch: RegionBatch, number: int
+    ) -> list[FlushedGeneration]:
+        """The generations of a part of a batch, from a number on."""
+        numbers = count(number)
+        placed = [self._place(writer.region_id, piece, next(numbers)) for piece in batch.whole]
+        return [*placed, *(writer.write(next(numbers), rows) for rows in batch.tables())]
+
+    def _place(self, region: UUID, piece: StagedPiece, generation: int) -> FlushedGeneration:
+        """Give a staged generation its number, which is part of its folder's name."""
+        name = paths.generation_name(random_hex(), generation)
+        self._context.store.move(str(piece.folder), paths.generation_folder(region, name))
+        return FlushedGeneration(generation, name, piece.size, piece.rows, piece.bloom_checksum)
+
+    def _flush(self, writer: RegionWriter) -> None:
+        writer.seal()
+        self._wait_flushed(writer)
+
+    def _wait_flushed(self, writer: RegionWriter) -> None:
+        """Return when no MemTable of a writer but the last one is unflushed."""
+        self._flushes.make_queued()
+        try:
+            writer.wait_flushed()
+        except WriterFailedError as error:  # the caller has no writer that could be opened again
+            raise _reason(error) from error
+
+    def _claimed(self, region: RegionClaimer) -> RegionWriter:
+        writer = region.writer()
+        note_claim(self._context.identity, writer.region_id, writer.epoch)
+        return writer
+
+    def _claimers(self, regions: Sequence[RegionManifest]) -> list[RegionClaimer]:
+        opener = self._opener_over(self._base())
+        return [RegionClaimer(opener, region, region.region_values) for region in regions]
+
+    def _opener_over(self, base: BaseTable) -> RegionOpener:
+        table = WrittenTable(
+            context=self._context,
+            info=base.info,
+            base=base.dataset,
+            find=self._find,
+            check_claimable=partial(self._check_columns, base.stored),
+            indexes=self._recipes,
+            merged=lambda region: base.details.merged_generations.get(region, 0),
         )
+        options = WriterOptions(indexed=False, turns=False, memtable_rows=max(1, LogLimits.rows))
+        return RegionOpener(table=table, options=options, flushes=self._flushes)
 
     def _check_columns(self, stored: pa.Schema) -> None:
         now = self._base().stored
@@ -238,6 +282,16 @@ class Publisher:
 
     def _recipes(self) -> Sequence[IndexRecipe]:
         return self._base().indexes.recipes()
+
+
+_PARTLY = "some regions may have their rows; publish them again"
+
+
+def _reason(error: BaseException) -> BaseException:
+    """What has made a flush fail."""
+    while isinstance(error, WriterFailedError) and error.__cause__ is not None:
+        error = error.__cause__
+    return error
 
 
 def routing_spec(info: TableInfo) -> RegionSpec:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from lance.file import LanceFileReader
 
 from exec_nodes.arrow.arrays import Mask
+from exec_nodes.arrow.large_columns import concatenated
 from exec_nodes.base.tasks import map_in_threads
 from exec_nodes.base.thresholds import Thresholds
 from exec_nodes.evolution.project import ByFieldId, numbered, project_batch
@@ -23,7 +24,6 @@ from exec_nodes.keys.codes import KeyCodes, concat
 from exec_nodes.keys.keys import key_column
 from exec_nodes.lance.errors import lance_errors, lance_panics
 from exec_nodes.lance.reading import rows_of
-from memwal_sql.bulk.publish_region import RegionBatch
 from memwal_sql.bulk.rows import ORDER
 from memwal_sql.bulk.stage import StagedPiece, StagedTask
 from memwal_sql.errors import InvalidCallError, MemWalError, NotFoundError, SourceGoneError
@@ -43,6 +43,46 @@ class StagedTables(Thresholds):
     """The bytes of a region that are read at once, or the largest piece if that is larger."""
 
     nbytes = 64 << 20
+
+
+class LogLimits(Thresholds):
+    """Which parts of batches go through the WAL.
+
+    Attributes:
+        rows: the most rows of a region in its WAL, with those of the batch; native code opens no
+            larger unflushed MemTable than the default.
+        nbytes: the most bytes of a region's part of a batch.
+    """
+
+    rows = 100_000
+    nbytes = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class RegionBatch:
+    """A region's part of a batch, every key once.
+
+    Attributes:
+        whole: pieces staged as generations, which can stay as they are.
+        rows: the number of the other rows.
+        nbytes: their most bytes in memory.
+        tables: reads them, in a MemTable's schema, in tables of a bounded size.
+    """
+
+    whole: tuple[StagedPiece, ...]
+    rows: int
+    nbytes: int
+    tables: Callable[[], Iterator[pa.Table]]
+
+    @property
+    def goes_through_log(self) -> bool:
+        """Whether its rows become one WAL entry."""
+        return self.rows <= LogLimits.rows and self.nbytes <= LogLimits.nbytes and not self.whole
+
+    def read(self) -> pa.RecordBatch:
+        """The other rows, being few."""
+        tables = self.tables()
+        return concatenated([batch for table in tables for batch in table.to_batches()])
 
 
 @dataclass(frozen=True, slots=True)

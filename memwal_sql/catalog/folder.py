@@ -18,8 +18,8 @@ from memwal_sql.errors import (
     StoreUnavailableError,
     UnsupportedError,
 )
+from memwal_sql.registration import METADATA_TABLES, metadata_tables
 from memwal_sql.session.provider import TableProvider
-from memwal_sql.session.register import METADATA_TABLES, metadata_tables
 from memwal_sql.session.table_functions import Registered
 from memwal_sql.session.transaction_slot import TransactionSlot
 from memwal_sql.state.enable import Uri, find_lance

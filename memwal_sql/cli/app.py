@@ -118,22 +118,6 @@ def memwal(
             " environment's MEMWAL_MEMORY, or a quarter of the machine's memory, up to 4 GiB.",
         ),
     ] = None,
-    cache_dir: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Where files of tables in object stores are copied to, on a local disk; by"
-            " default the environment's MEMWAL_CACHE_DIR, or nowhere.",
-        ),
-    ] = None,
-    cache_bytes: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE",
-            help="How much these copies may take, as 512MiB or 20GiB; by default the environment's"
-            " MEMWAL_CACHE_BYTES, or 4 GiB.",
-        ),
-    ] = None,
     memtable_age: Annotated[
         float | None,
         typer.Option(
@@ -151,12 +135,7 @@ def memwal(
         writers["memtable_age_s"] = memtable_age
     if memtable_entries is not None:
         writers["memtable_entries"] = memtable_entries
-    configure(
-        memory=memory,
-        cache_dir=cache_dir,
-        cache_bytes=cache_bytes,
-        writers=WriterOptions(**writers),
-    )
+    configure(memory=memory, writers=WriterOptions(**writers))
 
 
 for command in (

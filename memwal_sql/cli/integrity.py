@@ -95,7 +95,7 @@ def upgrade(
     options: StorageOptions = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Move a table from an older format to the one of today, which takes transactions."""
+    """Move a table of the MemWAL format before Lance 13 to the one of today."""
     with progress_bars(output) as report:
         table = upgrade_table(
             uri,

@@ -24,7 +24,8 @@ from memwal_sql.cli.options import (
 from memwal_sql.cli.output import show_result, show_rows
 from memwal_sql.drop import drop_table
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.index.create import IndexKind, default_name
+from memwal_sql.index.create import default_name
+from memwal_sql.index.kinds import IndexKind
 from memwal_sql.view.texts import count_text
 
 

@@ -28,7 +28,7 @@ from memwal_sql.cli.output import print_line, remark, show_json
 from memwal_sql.cli.prompt import prompt
 from memwal_sql.cli.results import RowFormat, format_for, write_rows
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.session.register import register
+from memwal_sql.registration import mount
 from memwal_sql.session.table_functions import table_name
 from memwal_sql.statements.queries.parsed import parameters_of, statement_texts
 from memwal_sql.statements.queries.places import errors_of_calls
@@ -210,7 +210,7 @@ def _named(texts: Sequence[str]) -> set[str]:
 def _session(tables: Mapping[str, Table], consistency: str) -> datafusion.SessionContext:
     context = datafusion.SessionContext()
     for name, table in tables.items():
-        register(context, name, table, consistency)
+        mount(context, name, table, consistency)
     return context
 
 

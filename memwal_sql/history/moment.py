@@ -26,7 +26,6 @@ from memwal_sql.storage.objects.concurrent import map_remote
 from memwal_sql.storage.objects.protocol import ObjectMeta, ObjectStore
 from memwal_sql.storage.paths import BASE_VERSIONS_FOLDER, base_version_of
 from memwal_sql.storage.records.transactions import Transactions
-from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.region.progress import check_progress
 from memwal_sql.storage.region.versions import RegionManifests
 from memwal_sql.storage.wal.log import Wal, WalEntry
@@ -113,42 +112,24 @@ def moment_of(
 def state_at(context: TableContext, base: BaseTable, moment: Moment) -> PinnedSnapshot:
     """The state at a moment over its base version.
 
-    Raises InvalidCallError where files that belong to it were collected, with how many rows, where
-    the folder of a region was copied since, and where clocks contradict each other.
+    Raises InvalidCallError where files that belong to it were collected, where the folder of a
+    region was copied since, and where clocks contradict each other.
     """
-    recorded = {region.region_id: region for region in recorded_regions(context, base) or ()}
+    recorded = {region.region_id for region in recorded_regions(context, base) or ()}
     regions = survey_regions(context.store).regions
     for region_id in recorded:
         regions.setdefault(region_id, RegionFiles(region_id))
 
     records = _RecordTimes(context)
 
-    def past(files: RegionFiles) -> _Past:
-        return _past(context, base, moment, files, recorded.get(files.region_id), records)
+    def past(files: RegionFiles) -> PinnedRegion | None:
+        is_recorded = files.region_id in recorded
+        return _past(context, base, moment, files, records, is_recorded=is_recorded)
 
     states = map_remote(context.store.remote, past, regions.values())
-    lost = [state.lost for state in states if state.lost is not None]
-    if lost:
-        raise _refused(context, moment, lost)
-    pinned = tuple(state.region for state in states if state.region is not None)
+    pinned = tuple(region for region in states if region is not None)
     check_parts(context, base, [manifest.manifest for manifest in pinned])
     return PinnedSnapshot(base.version, pinned)
-
-
-@dataclass(frozen=True, slots=True)
-class _Lost:
-    """The loss by collection: WAL entries and rows, None where no file says how many."""
-
-    entries: int | None
-    rows: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Past:
-    """A region at a moment, None where it had no rows; and its loss by collection."""
-
-    region: PinnedRegion | None = None
-    lost: _Lost | None = None
 
 
 class _RecordTimes:
@@ -181,19 +162,20 @@ def _past(
     base: BaseTable,
     moment: Moment,
     files: RegionFiles,
-    recorded: RegionManifest | None,
     records: _RecordTimes,
-) -> _Past:
+    *,
+    is_recorded: bool,
+) -> PinnedRegion | None:
+    """A region at a moment; None where it had no rows. Raises as `state_at`."""
     manifests = RegionManifests(context.store, files.region_id)
-    versions = sorted(files.manifests)
     then = _last(files.manifests, moment)
     merged = base.details.merged_generations.get(files.region_id, 0)
     if then is None:
-        if recorded is not None or merged:
+        if is_recorded or merged:
             _check_copied(base, moment, files)
-        elif versions[:1] in ([], [1]):
-            return _Past()  # the region was made later
-        return _Past(lost=_Lost(None, _rows(manifests, versions, recorded)))
+        elif min(files.manifests, default=1) == 1:
+            return None  # the region was made later
+        raise _collected(context, moment, files)
     manifest = manifests.read(then)
     check_progress(manifests, manifest, merged)
     if merged >= manifest.current_generation:
@@ -208,20 +190,15 @@ def _past(
     ]
     listed = len(needed) == max(0, manifest.current_generation - 1 - merged)
     if not listed or any(generation.path not in files.generations for generation in needed):
-        rows = [
-            generation.rows for generation in needed if generation.path not in files.generations
-        ]
-        counts = [count for count in rows if count is not None]
-        return _Past(lost=_Lost(None, sum(counts) if counts and len(counts) == len(rows) else None))
+        raise _collected(context, moment, files)
     flushed = manifest.replay_after_wal_entry_position
     last = max(flushed, _last(files.wal, moment) or 0)
     following = min((entry for entry in files.wal if entry > last), default=last + 1)
-    missing = [entry for entry in range(flushed + 1, following) if entry not in files.wal]
-    if missing:
-        return _Past(lost=_Lost(len(missing), _rows(manifests, versions, manifest)))
+    if any(entry not in files.wal for entry in range(flushed + 1, following)):
+        raise _collected(context, moment, files)
     wal = context.wal(files.region_id)
     end = whole_end(wal, flushed + 1, last + 1, manifest.wal_entry_position_last_seen)
-    return _Past(PinnedRegion(manifest, _decided_end(wal, flushed + 1, end, moment, records)))
+    return PinnedRegion(manifest, _decided_end(wal, flushed + 1, end, moment, records))
 
 
 def _decided_end(wal: Wal, first: int, end: int, moment: Moment, records: _RecordTimes) -> int:
@@ -269,35 +246,12 @@ def _modified(meta: ObjectMeta) -> float:
     return meta.modified
 
 
-def _rows(
-    manifests: RegionManifests, versions: list[int], before: RegionManifest | None
-) -> int | None:
-    """How many rows were flushed since a state, up to the newest manifest; None where that does not
-    name all of these generations any more."""
-    if not versions:
-        return None
-    latest = manifests.read(versions[-1])
-    first = 1 if before is None else before.current_generation
-    flushed = [
-        generation.rows
-        for generation in latest.flushed_generations
-        if generation.generation >= first
-    ]
-    counts = [rows for rows in flushed if rows is not None]
-    return sum(counts) if len(counts) == latest.current_generation - first else None
-
-
-def _refused(context: TableContext, moment: Moment, lost: list[_Lost]) -> InvalidCallError:
-    entries = [gap.entries for gap in lost if gap.entries is not None]
-    rows = [gap.rows for gap in lost if gap.rows is not None]
-    least = "" if len(rows) == len(lost) else "at least "
-    count = f"{least}{sum(rows)} rows" if rows else "an unknown number of rows"
-    log = f" from {sum(entries)} log entries" if entries else ""
+def _collected(context: TableContext, moment: Moment, files: RegionFiles) -> InvalidCallError:
     after = "" if moment.after is None else f", and version={moment.after} the next one"
     return InvalidCallError(
-        f"the state of {context.uri} at {moment.text} is not there any more: {count}{log} in "
-        f"{len(lost)} regions were flushed and collected since, and nobody knows which of these "
-        f"were written by then. version={moment.version} reads the last state that was recorded "
+        f"the state of {context.uri} at {moment.text} is not there any more: rows of region "
+        f"{files.region_id} were flushed and collected since, and nobody knows which of these were "
+        f"written by then. version={moment.version} reads the last state that was recorded "
         f"before{after}; table.checkpoint() holds a state with all its rows"
     )
 

@@ -11,15 +11,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any
 
 from exec_nodes.lance.indexes import indexes_of
 from memwal_sql.errors import (
     InvalidCallError,
     UnsupportedError,
 )
-from memwal_sql.index.text import TEXT_KINDS, TextKind, TextParameters, text_arguments
-from memwal_sql.index.vector import VECTOR_KINDS, VectorKind, VectorParameters, vector_arguments
+from memwal_sql.index.kinds import KINDS, SCALAR_KINDS, TEXT_KINDS, VECTOR_KINDS, IndexParameters
+from memwal_sql.index.text import text_arguments
+from memwal_sql.index.vector import vector_arguments
 from memwal_sql.life_log import life_log
 from memwal_sql.maintain.details import Rewrite, change_details, details_of, latest_dataset
 from memwal_sql.state.context import TableContext
@@ -30,12 +31,6 @@ from memwal_sql.storage.deadlines import check_deadline
 
 _log = life_log(__name__)
 
-# For filters of scans over the base table alone: a generation is small, and reading it takes less
-# time than an index of its own would save.
-ScalarKind = Literal["BTREE", "BITMAP", "ZONEMAP", "BLOOMFILTER"]
-SCALAR_KINDS = get_args(ScalarKind)
-IndexKind = VectorKind | TextKind | ScalarKind
-KINDS = (*VECTOR_KINDS, *TEXT_KINDS, *SCALAR_KINDS)
 # Lance's other kinds answer conditions that this package never hands to it.
 _UNASKED = {
     "LABEL_LIST": "array_has and its like",
@@ -43,10 +38,6 @@ _UNASKED = {
     "RTREE": "functions of geometries",
     "MINHASHLSH": "searches by MinHash",
 }
-
-
-class IndexParameters(VectorParameters, TextParameters, total=False):
-    """The parameters of indexes of any kind, as arguments of `Table.create_index`."""
 
 
 def create_index(

@@ -3,47 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypedDict, get_args, get_type_hints
+from collections.abc import Mapping
+from typing import Any, get_type_hints
 
 import lance
 import pyarrow as pa
 
 from exec_nodes.arrow.text_columns import text_paths
 from memwal_sql.errors import InvalidCallError
-
-TextKind = Literal["FTS", "INVERTED"]
-TEXT_KINDS = get_args(TextKind)
-
-
-class AnalyzerParameters(TypedDict, total=False):
-    """How texts become words. None is Lance's default; for `max_token_length` it is any length."""
-
-    analyzer: str | None
-    base_tokenizer: str | None
-    language: str | None
-    max_token_length: int | None
-    lower_case: bool | None
-    stem: bool | None
-    remove_stop_words: bool | None
-    custom_stop_words: Sequence[str] | None
-    ascii_folding: bool | None
-    min_ngram_length: int | None
-    max_ngram_length: int | None
-    prefix_only: bool | None
-    split_identifiers: bool | None
-    split_on_numerics: bool | None
-    preserve_original: bool | None
-    index_operators: bool | None
-
-
-class TextParameters(AnalyzerParameters, total=False):
-    """The parameters of full-text indexes."""
-
-    with_position: bool | None
-    memory_limit: int | None
-    num_workers: int | None
-
+from memwal_sql.index.kinds import AnalyzerParameters, TextParameters
 
 _SWITCHES = frozenset(
     name for name, kind in get_type_hints(TextParameters).items() if kind == bool | None

@@ -3,63 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypedDict, get_args
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.index.kinds import (
+    HnswParameters,
+    IvfParameters,
+    PqParameters,
+    RqParameters,
+)
 
-VectorKind = Literal[
-    "IVF_FLAT",
-    "IVF_PQ",
-    "IVF_SQ",
-    "IVF_RQ",
-    "IVF_HNSW_FLAT",
-    "IVF_HNSW_PQ",
-    "IVF_HNSW_SQ",
-]
-VECTOR_KINDS = get_args(VectorKind)
 METRICS = ("l2", "cosine", "dot", "hamming")
-
-
-class IvfParameters(TypedDict, total=False):
-    """The parameters of every vector index. None stands for a parameter that is left out, here and
-    below."""
-
-    metric: Literal["l2", "cosine", "dot", "hamming", "euclidean"] | None
-    num_partitions: int | None
-    target_partition_size: int | None
-    sample_rate: int | None
-    ivf_centroids: npt.ArrayLike | None
-
-
-class RqParameters(TypedDict, total=False):
-    """Further parameters of `IVF_RQ`."""
-
-    num_bits: int | None
-
-
-class PqParameters(RqParameters, total=False):
-    """Further parameters of `IVF_PQ` and `IVF_HNSW_PQ`."""
-
-    num_sub_vectors: int | None
-    pq_codebook: npt.ArrayLike | None
-
-
-class HnswParameters(TypedDict, total=False):
-    """Further parameters of the `HNSW` kinds."""
-
-    m: int | None
-    ef_construction: int | None
-    max_level: int | None
-
-
-class VectorParameters(IvfParameters, PqParameters, HnswParameters, total=False):
-    """The parameters of all vector indexes; the kind decides which of them it takes."""
-
-
 _LEAST = {
     "num_partitions": 1,
     "target_partition_size": 1,

@@ -1,4 +1,4 @@
-"""Upgrades tables of the older MemWAL format (specification 3); `raising` those of version 1.
+"""Upgrades tables of the older MemWAL format (specification 3).
 
 What was merged is in the base table and stays as it is. The rows of every other MemWAL are only in
 its WAL, whose form is its writer's own: the caller gives a function that reads it, and the rows go
@@ -31,9 +31,9 @@ from memwal_sql.legacy.format import (
     decode_older,
     read_older_index,
 )
-from memwal_sql.legacy.raising import raise_version
 from memwal_sql.life_log import life_log
 from memwal_sql.maintain.progress import Progress, Report, report_nothing
+from memwal_sql.state.base_table import load_base
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.enable import (
     Uri,
@@ -47,7 +47,6 @@ from memwal_sql.state.enable import (
 )
 from memwal_sql.storage.base.memwal_index import commit_details, drop_index, read_details
 from memwal_sql.storage.decoding import decoding
-from memwal_sql.storage.format_versions import TRANSACTIONS, Needs
 from memwal_sql.storage.objects.open import canonical_uri, open_store
 from memwal_sql.storage.objects.options import checked_options
 from memwal_sql.storage.objects.protocol import ObjectStore
@@ -82,8 +81,7 @@ class _Begun:
     @property
     def table_record(self) -> TableRecord:
         """The record that the table will have, as if it were there."""
-        needs = Needs(TRANSACTIONS, TRANSACTIONS)
-        return TableRecord(self.incarnation, self.record_version, needs)
+        return TableRecord(self.incarnation, self.record_version)
 
 
 def older_mem_wals(
@@ -105,14 +103,8 @@ def upgrade(
     storage_options: Mapping[str, str] | None = None,
     progress: Report | None = None,
 ) -> Table:
-    """Move a table of an older format to the current one, and open it: the MemWAL format before
-    that of Lance 13, to which the arguments belong, or version 1 of memwal_sql 0.1, which takes no
-    transactions. A table of the current format is opened as it is.
-
-    A table of version 1 keeps its files, and programs that are too old for transactions are shut
-    out: their writers are fenced, and they can't open the table any more. A program of 0.1 that has
-    it open does not look again, so end these first. Handles of this version read and write on; they
-    take transactions once the table is opened again.
+    """Move a table of the MemWAL format before that of Lance 13 to the current one, and open it. A
+    table of the current format is opened as it is; then leave out the other arguments.
 
     Args:
         read_wal: reads the WAL of a MemWAL that is not merged; needed when there is one.
@@ -123,13 +115,13 @@ def upgrade(
     Raises InvalidCallError, before anything is changed, for a table without a MemWAL, for
     arguments that do not fit it, and with the list of what would be lost when there is a MemWAL to
     be read and no `read_wal`. A crash loses nothing: run it again. It then has to be given the same
-    primary key and regions. Raises RetryError if others keep coming in between.
+    primary key and regions.
     """
     uri, store, dataset = _opened(uri, storage_options)
     begun = _begun(uri, store, dataset)
     if begun is None:
         older = read_wal, primary_key, regions
-        return _raised(uri, storage_options, has_arguments=older != (None, None, None))
+        return _current(uri, storage_options, has_arguments=older != (None, None, None))
     mem_wals = decode_older(begun.message, uri)
     _check_nothing_is_lost(uri, mem_wals, read_wal)
     keys, spec = key_and_spec(uri, dataset, primary_key, regions)
@@ -143,18 +135,17 @@ def upgrade(
     context = TableContext(uri, store, begun.table_record, options)
     if read_wal is not None:
         unread = [mem_wal for mem_wal in mem_wals if mem_wal.is_lost_without_its_wal]
-        with Table(context, open_lance(uri, options)) as table:
+        with Table(context, load_base(context, open_lance(uri, options))) as table:
             _move(table, unread, read_wal, spec.is_manual, progress or report_nothing)
     Records(store, "table").put(begun.record_version + 1, table_content(store, begun.incarnation))
     _log.info("upgraded %s: %d MemWALs of the older format", uri, len(mem_wals))
     return open_table(uri, storage_options=storage_options)
 
 
-def _raised(uri: str, options: Mapping[str, str] | None, *, has_arguments: bool) -> Table:
-    """The table with all of today's format; of version 1 before."""
+def _current(uri: str, options: Mapping[str, str] | None, *, has_arguments: bool) -> Table:
+    """The table, which has today's format already."""
     table = open_table(uri, storage_options=options)
-    record = table.context.record
-    if record is None:
+    if table.context.record is None:
         raise InvalidCallError(
             f"{uri} has no MemWAL index of an older format, and Lance or LanceDB has made it: open "
             "it as it is"
@@ -164,12 +155,7 @@ def _raised(uri: str, options: Mapping[str, str] | None, *, has_arguments: bool)
             f"{uri} has no MemWAL index of the older format: leave out read_wal, primary_key and "
             "regions"
         )
-    if table.context.takes_transactions:
-        return table
-    raise_version(table, record)
-    table.close()
-    _log.info("upgraded %s to the version that takes transactions", uri)
-    return open_table(uri, storage_options=options)
+    return table
 
 
 def _opened(uri: Uri, storage_options: Mapping[str, str] | None) -> tuple[str, ObjectStore, Any]:

@@ -13,7 +13,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 
 import lance
 import numpy as np
@@ -35,6 +35,7 @@ from memwal_sql.state.schema import check_schema, logical_schema, primary_key_of
 from memwal_sql.storage.base.commits import base_commit
 from memwal_sql.storage.base.field_ids import field_ids, with_columns, with_marks
 from memwal_sql.storage.retries import over_conflicts
+from memwal_sql.write.conditional.new_columns import NewColumns
 
 _log = life_log(__name__)
 
@@ -42,21 +43,6 @@ _LARGEST_ID = "memwal_sql:max_field_id"
 _OFFSET = 0xFFFFFFFF  # of a row's address, that within its fragment
 _ANY_SIZE = 1 << 50
 _GONE = -2  # Lance's id of a field of a file that another file has
-
-
-class Computed(Protocol):
-    """New columns, computed of others."""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The new columns."""
-
-    @property
-    def read(self) -> Sequence[str]:
-        """The names of the others."""
-
-    def compute(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The new columns of rows that have the others."""
 
 
 def add_columns(context: TableContext, added: pa.Schema) -> None:
@@ -86,7 +72,7 @@ class ColumnShare:
 
 def add_computed(
     context: TableContext,
-    new: Computed,
+    new: NewColumns,
     merge: Callable[[], object],
     check: Callable[[Any], None],
     texts: Mapping[str, str],
@@ -116,7 +102,7 @@ def add_computed(
     over_conflicts(commit, context.uri)
 
 
-def computed(context: TableContext, new: Computed, share: ColumnShare) -> list[FragmentMetadata]:
+def computed(context: TableContext, new: NewColumns, share: ColumnShare) -> list[FragmentMetadata]:
     """The fragments of one task's share with files of the new columns, which nobody sees yet."""
     dataset = dataset_at(context, share.version)
     fragments = fragments_of_task(dataset, share.number, share.tasks)
@@ -260,7 +246,7 @@ def check_wider(field: pa.Field, kind: pa.DataType) -> None:
 
 
 def _computed(
-    context: TableContext, dataset: Any, fragment: Any, new: Computed, first_id: int
+    context: TableContext, dataset: Any, fragment: Any, new: NewColumns, first_id: int
 ) -> FragmentMetadata:
     """The fragment with new columns.
 

@@ -166,7 +166,7 @@ def restore_progress(context: TableContext, rewrite: Unfinished) -> bool:
     the rewrite has landed.
 
     Regions of which anything was merged again since then are left alone: the base table has what
-        their marks say.
+    their marks say.
     """
 
     def restore() -> bool:

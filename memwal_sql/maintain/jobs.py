@@ -134,8 +134,8 @@ class JobRun:
 
     Attributes:
         job: one of `JOBS`.
-        outcome: its result, such as `4 generations merged`, or the error's text. error: the error
-            that ended it.
+        outcome: its result, such as `4 generations merged`, or the error's text.
+        error: the error that ended it.
     """
 
     job: str

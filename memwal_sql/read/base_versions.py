@@ -30,6 +30,7 @@ class BaseVersions:
 
     Attributes:
         pinned: whether one version is read, with its recorded regions.
+        served: the version that queries read.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class BaseVersions:
         self._context = context
         self._tracker = tracker
         self.pinned = pinned
-        self._served = ServedVersion(context, tracker, warm_up)
+        self.served = ServedVersion(context, tracker, warm_up)
         self._checked: OrderedDict[str, MergeProgress] = OrderedDict()
         self._lock = Lock()
 
@@ -46,7 +47,7 @@ class BaseVersions:
         """The result of `take`, called with a base version, and again with newer ones if the
         regions are past it, or files of it or of a generation are gone: they were merged and
         collected meanwhile, and are never skipped (protocol rule 14). `catch_up` raises if another
-        table is there now. All reads use this loop.
+        table is there now. `one_state` does the same for several tables.
 
         Raises RepairError if that keeps happening, and SourceGoneError if a pinned version lacks
         files.
@@ -60,7 +61,7 @@ class BaseVersions:
                 if self.pinned:
                     break
                 _log.debug(
-                    "%s: version %d is taken again, as the regions are past it: %s",
+                    "%s: a version after %d is taken, as the regions are past that: %s",
                     self._context.uri,
                     base.version,
                     type(error).__name__,
@@ -71,19 +72,20 @@ class BaseVersions:
 
     def catch_up(self) -> BaseTable:
         """The latest base version, which is served from now on."""
-        return self._tracker.loaded if self.pinned else self._served.catch_up()
+        return self._tracker.loaded if self.pinned else self.served.catch_up()
 
     def refresh(self) -> None:
         """Serve the latest base version from now on. Raises ReopenError if another table is there
         now."""
         if not self.pinned:
-            self._served.refresh()
+            self.served.refresh()
 
     def latest(self) -> BaseTable:
         """The latest base version; the own version of a pinned handle."""
         return self._tracker.loaded if self.pinned else self._tracker.latest()
 
-    def _over_latest(self, take: Callable[[BaseTable], T]) -> T:
+    def over_latest(self, take: Callable[[BaseTable], T]) -> T:
+        """As `over_base`, over the latest version."""
         return self.over_base(self.not_below_watermarks(self.latest()), take)
 
     def check_watermarks(self, base: BaseTable) -> BaseTable:

@@ -11,17 +11,22 @@ record (rule T6).
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from memwal_sql.errors import ContentionError
 from memwal_sql.read.region import RegionReader, Unflushed
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.tail import Tail
+from planner.model import Snapshot
 
 Place = tuple[UUID, UUID]
 """The incarnation of a table, and a region."""
 _ATTEMPTS = 20
+
+
+class OlderReadError(Exception):
+    """Another thread has found a newer state of the table: look again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +43,11 @@ class TableRead:
 
     Attributes:
         pruned: how many others the filters ruled out.
-        open_of: the table's incarnation where regions that this read has not found may exist by
-            now; None where it was about regions that are all there.
+        open_of: the table's incarnation, if the table may have got regions since this read listed
+            them; None if the read was about regions that exist.
         listed: the regions that existed when they were looked for, those ruled out too.
+        lost: the number of buffered writers that had failed when it began.
+        voided: how often questions had become void when it began.
     """
 
     base: BaseTable
@@ -48,13 +55,21 @@ class TableRead:
     pruned: int = 0
     open_of: UUID | None = None
     listed: Sequence[RegionReader] = ()
+    lost: int = 0
+    voided: int = 0
 
 
-def read_closed(
-    read: Callable[[], Sequence[TableRead]],
-) -> tuple[Sequence[TableRead], dict[Place, Tail]]:
-    """What `read` returns, which is called until its regions can be closed, and the tails where it
-    may have cut them.
+@dataclass(frozen=True, slots=True)
+class ClosedRead:
+    """A closed read of one table, and the snapshot that was made of it."""
+
+    read: TableRead
+    snapshot: Snapshot
+
+
+def read_closed(read: Callable[[], Sequence[TableRead]]) -> Sequence[TableRead]:
+    """What `read` returns, which is called until its regions can be closed, with tails that are cut
+    where that is needed.
 
     A transaction that has written a region that the read of an open table lacks has made it
     meanwhile. Raises ContentionError where it does not come about.
@@ -73,17 +88,25 @@ def read_closed(
         if jumped and (is_open or len(reads) > 1):
             continue
         if not marked:
-            return tables, {}
+            return tables
         tails = {region.reader.place: region.unflushed.tail for region in reads}
         strangers = _strangers(tails, {table.open_of for table in tables})
         strangers -= {reader.place for table in tables for reader in table.listed}
         if strangers <= absent and (cut := closed(tails)) is not None:
-            return tables, cut
+            return [_with(table, cut) for table in tables]
         absent |= strangers  # those that another look does not find were dropped
     raise ContentionError(
         f"transactions were flushed {_ATTEMPTS} times while the regions of a query were looked at: "
         "run it again"
     )
+
+
+def _with(table: TableRead, tails: Mapping[Place, Tail]) -> TableRead:
+    regions = [
+        RegionRead(read.reader, replace(read.unflushed, tail=tails[read.reader.place]))
+        for read in table.regions
+    ]
+    return replace(table, regions=regions)
 
 
 def closed(tails: Mapping[Place, Tail]) -> dict[Place, Tail] | None:

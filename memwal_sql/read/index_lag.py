@@ -74,7 +74,7 @@ class IndexGaps(Mapping[str, IndexGap]):
             lambda: _Since(self._base, name),
             lambda made: _KEPT_BYTES + _FRAGMENT_BYTES * len(made.covered),
         )
-        progress = since.progress(Commits(self._context))
+        progress = since.progress(MergedVersions(self._context))
         if progress is None:
             return None
         merged: dict[UUID, tuple[Source, ...]] = {}
@@ -123,35 +123,35 @@ class _Since:
         self._built = max(segment.dataset_version_at_last_update for segment in index.segments)
         self._done = fragments == self.covered
 
-    def progress(self, commits: Commits) -> MergeProgress | None:
+    def progress(self, versions: MergedVersions) -> MergeProgress | None:
         """None if it is unknown, if other programs than merges have written since, or if the index
         covers everything now; and until all versions since were read, of which each call reads
         some."""
         with self._lock:
             if not self._done:
                 try:
-                    self._done = self._read_back(commits)
+                    self._done = self._read_back(versions)
                 except StoreUnavailableError:
                     return None  # the next query looks again
                 except (OSError, ValueError, RuntimeError, MemWalError):
                     self._done = True  # versions in between were cleaned up by Lance
             return self._progress
 
-    def _read_back(self, commits: Commits) -> bool:
+    def _read_back(self, versions: MergedVersions) -> bool:
         """Go from version to version, from the newest to the one that the index was built over;
         true at the end."""
         remaining = VersionsRead.most
         while True:
-            commit, read = commits.at(self._next, max(self._built, 1))
+            merged, read = versions.at(self._next, max(self._built, 1))
             remaining -= read
             # Lance does not always note that an index was brought up to date; `index_catchup` may.
-            newer = self._may_be_newer and _within(commit.progress, self._caught_up)
+            newer = self._may_be_newer and _within(merged.progress, self._caught_up)
             if newer or self._next <= self._built:
                 self._may_be_newer = False
-                if commits.fragments(self._next) <= self.covered:
-                    self._progress = commit.progress
+                if versions.fragments(self._next) <= self.covered:
+                    self._progress = merged.progress
                     return True
-            if self._next <= self._built or not commit.leaves_rows:
+            if self._next <= self._built or not merged.leaves_rows:
                 return True
             self._next -= 1
             if remaining <= 0:
@@ -176,7 +176,7 @@ class VersionsRead(Thresholds):
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class MergedVersion:
     """A version's merge progress, and whether it left the rows of the previous version unchanged
     (see `FoundDetails.preserves_rows_of`)."""
 
@@ -184,19 +184,19 @@ class Commit:
     leaves_rows: bool
 
 
-class Commits:
-    """The versions of one table. Safe to use from several threads."""
+class MergedVersions:
+    """The merge progress of the versions of one table. Safe to use from several threads."""
 
     def __init__(self, context: TableContext) -> None:
         self._context = context
 
-    def at(self, version: int, lowest: int) -> tuple[Commit, int]:
-        """The commit of a version, and the number of versions read for it. Earlier ones are read
-        too, down to `lowest`, which counts as one that changed rows. Raises NotFoundError for a
-        version that Lance has cleaned up."""
-        commit: Commit | None = self._context.scope.store.get(self._key(version))
-        if commit is not None:
-            return commit, 0
+    def at(self, version: int, lowest: int) -> tuple[MergedVersion, int]:
+        """The merge progress of a version, and how many versions were read to find it. Earlier ones
+        are read too, down to `lowest`, which counts as one that changed rows. Raises NotFoundError
+        for a version that Lance has cleaned up."""
+        merged: MergedVersion | None = self._context.scope.store.get(self._key(version))
+        if merged is not None:
+            return merged, 0
         first = max(lowest, version - VersionsRead.together)
         versions = range(first, version + 1)
         details = dict(zip(versions, map_concurrently(self._read, versions), strict=True))
@@ -204,9 +204,9 @@ class Commits:
             self._keep(newer, details[newer], details[newer].preserves_rows_of(details[newer - 1]))
         made = details[version]
         if version == first:
-            return Commit(made.details.merged_generations, False), 1
+            return MergedVersion(made.details.merged_generations, False), 1
         leaves = made.preserves_rows_of(details[version - 1])
-        return Commit(made.details.merged_generations, leaves), len(versions)
+        return MergedVersion(made.details.merged_generations, leaves), len(versions)
 
     def fragments(self, version: int) -> frozenset[int]:
         """The numbers of a version's fragments."""
@@ -217,9 +217,9 @@ class Commits:
         return FoundDetails(IndexDetails(), "", "") if details is None else details
 
     def _keep(self, version: int, details: FoundDetails, leaves_rows: bool) -> None:
-        commit = Commit(details.details.merged_generations, leaves_rows)
-        size = _BYTES + _MARK_BYTES * len(commit.progress)
-        self._context.scope.store.put(self._key(version), commit, size)
+        merged = MergedVersion(details.details.merged_generations, leaves_rows)
+        size = _BYTES + _MARK_BYTES * len(merged.progress)
+        self._context.scope.store.put(self._key(version), merged, size)
 
     def _key(self, version: int) -> Key:
         return self._context.scope.key("commit", version)

@@ -11,7 +11,7 @@ _LISTED_SECONDS = 30.0
 
 
 class LogEnd:
-    """Tells the end of a log from a lost last entry, as far as that is cheap.
+    """Finds out whether a missing entry is the end of the log or was lost, as far as that is cheap.
 
     On a local disk the next position is checked each time; on an object store, where that would be
     a request, the log is listed every 30 seconds.

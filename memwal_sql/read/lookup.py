@@ -18,7 +18,7 @@ import pyarrow as pa
 from exec_nodes.arrow.large_columns import taken
 from exec_nodes.base.columns import KEY_POSITION, TOMBSTONE
 from exec_nodes.base.tasks import map_concurrently
-from exec_nodes.keys.keys import KeyBatch
+from exec_nodes.keys.keys import KeyBatch, one_array
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import Source
 from memwal_sql.errors import MemWalError
@@ -29,6 +29,8 @@ from memwal_sql.storage.objects.concurrent import run_with
 from planner.model import Snapshot
 
 Places = npt.NDArray[np.int64]
+KeySlice = tuple[KeyBatch, Places]
+"""Some of the keys, and their positions among all."""
 
 
 def get(
@@ -45,7 +47,7 @@ def get(
 
         def read(meanwhile: Callable[[list[Source]], None] | None) -> None:
             regions = _regions_of(collector, base, keys.values[0])
-            sources.extend(collector.sources(base, regions, meanwhile))
+            sources.extend(collector.regions.sources(base, regions, meanwhile))
 
         if collector.takes_a_while:
             run_with(True, partial(read, partial(_load_filters, keys)), partial(row.read, ()))
@@ -54,18 +56,18 @@ def get(
         if collector.remote:
             _load_filters(keys, chain(*sources))
         return find_one(keys, chain(*sources, (row,)), output)
-    places: list[Places] = []
+    parts: list[KeySlice] = []
 
     def route() -> tuple[list[RegionReader], bool]:
         routes = list(_routes(collector, base, keys))
-        places[:] = [where for region, where in routes if region is not None]
+        parts[:] = [part for region, part in routes if region is not None]
         regions = [region for region, _ in routes if region is not None]
         return regions, len(regions) == len(routes)
 
-    sources = collector.routed_sources(base, route, partial(_load_filters, keys))
+    sources = collector.regions.routed_sources(base, route, partial(_load_filters, keys))
     if collector.remote:
         _load_filters(keys, chain(*sources))
-    return _collect(keys, zip(sources, places, strict=True), base.source, output)
+    return _collect(keys, zip(sources, parts, strict=True), base.source, output)
 
 
 def _load_filters(keys: KeyBatch, sources: Iterable[Source]) -> None:
@@ -97,9 +99,8 @@ def _regions_of(collector: SnapshotCollector, base: BaseTable, key: Hashable) ->
 
 def _routes(
     collector: SnapshotCollector, base: BaseTable, keys: KeyBatch
-) -> Iterator[tuple[RegionReader | None, Places]]:
-    """Each region that may have some of the keys, None where it does not exist, with the positions
-    of those keys.
+) -> Iterator[tuple[RegionReader | None, KeySlice]]:
+    """Each region that may have some of the keys, None where it does not exist, with those keys.
 
     A region without values may have any key (protocol rule 1).
     """
@@ -108,10 +109,14 @@ def _routes(
         values_keys = {
             (spec.spec_id, tuple(row.values())): None for row in spec.values_of(distinct)
         }
-        for number, region in enumerate(collector.registry.regions_of(base, values_keys)):
-            yield region, np.flatnonzero(index == number)
+        regions = collector.registry.regions_of(base, values_keys)
+        by_region = np.argsort(index, kind="stable")
+        table = taken(keys.table, by_region)
+        ends = np.cumsum(np.bincount(index, minlength=len(regions))).tolist()
+        for region, start, end in zip(regions, [0, *ends], ends, strict=False):
+            yield region, (KeyBatch(table.slice(start, end - start)), by_region[start:end])
     for region in collector.registry.without_values(base):
-        yield region, np.arange(len(keys))
+        yield region, (keys, np.arange(len(keys)))
 
 
 class _BaseRow:
@@ -140,31 +145,29 @@ def get_in(snapshot: Snapshot, keys: KeyBatch, columns: Sequence[str]) -> pa.Tab
         newer = (source for region in snapshot.regions for source in region.sources)
         base = () if snapshot.base is None else (snapshot.base,)
         return find_one(keys, chain(newer, base), output)
-    everywhere = np.arange(len(keys))
+    everywhere = keys, np.arange(len(keys))
     parts = ((region.sources, everywhere) for region in snapshot.regions)
     return _collect(keys, parts, snapshot.base, output)
 
 
 def _collect(
     keys: KeyBatch,
-    parts: Iterable[tuple[Sequence[Source], Places]],
+    parts: Iterable[tuple[Sequence[Source], KeySlice]],
     base: Source | None,
     output: pa.Schema,
 ) -> pa.Table:
-    """Look up the keys at each part's positions in its sources, and the rest in the base."""
+    """Look up each part of the keys in its sources, and the rest in the base."""
     if not output.names:  # a table without columns would lose its number of rows
         return _collect(keys, parts, base, keys.table.schema).select([])
     rows_found = FoundRows(output)
     missing = np.ones(len(keys), dtype=np.bool_)
-    for sources, places in parts:
-        places = places[missing[places]]
-        if len(places):
-            absent = search(_take(keys, places), places, sources, rows_found)
-            missing[places] = False
-            missing[absent] = True
+    for sources, (some, places) in parts:
+        unknown = missing[places]
+        some, places = some.filter(unknown), places[unknown]
+        missing[places] = False
+        missing[search(some, places, sources, rows_found)] = True
     if base is not None:
-        places = np.flatnonzero(missing)
-        search(_take(keys, places), places, (base,), rows_found)
+        search(keys.filter(missing), np.flatnonzero(missing), (base,), rows_found)
     return rows_found.in_order()
 
 
@@ -172,10 +175,6 @@ def _output(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     if list(columns) == schema.names:
         return schema
     return pa.schema([schema.field(name) for name in columns])
-
-
-def _take(keys: KeyBatch, places: Places) -> KeyBatch:
-    return keys if len(places) == len(keys) else KeyBatch(keys.table.take(pa.array(places)))
 
 
 class FoundRows:
@@ -250,11 +249,11 @@ def find_one(key: KeyBatch, sources: Iterable[Source | _BaseRow], schema: pa.Sch
 
 def distinct(keys: KeyBatch) -> KeyBatch:
     """`keys` without repetitions, in the order of their first occurrence."""
-    if len(keys.positions) == len(keys):
+    encoded = one_array(keys.column).dictionary_encode()
+    if len(encoded.dictionary) == len(keys):
         return keys
-    last_to_first = zip(reversed(keys.values), range(len(keys) - 1, -1, -1), strict=True)
-    first = np.sort(np.fromiter(dict(last_to_first).values(), np.int64, len(keys.positions)))
-    return KeyBatch(keys.table.take(pa.array(first)))
+    _, first = np.unique(encoded.indices.to_numpy(), return_index=True)
+    return KeyBatch(keys.table.take(pa.array(np.sort(first))))
 
 
 def _as(rows: pa.Table, schema: pa.Schema) -> pa.Table:

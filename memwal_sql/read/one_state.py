@@ -4,18 +4,18 @@ T12)."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from uuid import UUID
 
 from memwal_sql.errors import NotFoundError, SourceGoneError
 from memwal_sql.read.base_versions import ATTEMPTS
-from memwal_sql.read.closed import Place, TableRead, read_closed
+from memwal_sql.read.closed import TableRead, read_closed
 from memwal_sql.read.region import StaleBaseError, gap_error
 from memwal_sql.read.snapshots import SnapshotCollector
 from memwal_sql.state.base_table import BaseTable
-from memwal_sql.state.tail import Tail
-from memwal_sql.storage.objects.concurrent import map_remote
+from memwal_sql.storage.objects.concurrent import map_remote, run_with
 from planner.model import Snapshot
 
 
@@ -35,26 +35,26 @@ class TableState:
 
 
 def one_state(collectors: Sequence[SnapshotCollector]) -> list[TableState]:
-    """The current states of some tables. Raises as `SnapshotCollector.over_base`, and
+    """The current states of some tables. Raises as `BaseVersions.over_base`, and
     ContentionError where they are flushed again and again meanwhile."""
     gap: Exception = StaleBaseError()
     for _ in range(ATTEMPTS):
-        bases = [collector.base_for("strong") for collector in collectors]
-        read = partial(_read, collectors, bases)
         try:
-            reads, tails = read_closed(read)
+            reads = _reads(collectors)
             pairs = zip(collectors, reads, strict=True)
-            return [_state(collector, table_read, tails) for collector, table_read in pairs]
+            return [_state(collector, table_read) for collector, table_read in pairs]
         except (StaleBaseError, NotFoundError, SourceGoneError) as error:
             gap = error
             for collector in collectors:
-                collector.catch_up()
+                collector.versions.catch_up()
     raise gap_error(gap)
 
 
 def places_now(collector: SnapshotCollector) -> dict[UUID, tuple[int, int]]:
     """The last WAL position and the writer epoch of each region of a table, now."""
-    read = collector.query("strong", lambda base: collector.read(base, (), strong=True, since={}))
+    read = collector.query(
+        "strong", lambda base: collector.regions.read(base, (), strong=True, since={})
+    )
     return {
         region.reader.region_id: (region.unflushed.tail.end, region.unflushed.manifest.writer_epoch)
         for region in read.regions
@@ -72,24 +72,45 @@ def moved_since(
     return None
 
 
-def _state(
-    collector: SnapshotCollector, read: TableRead, tails: Mapping[Place, Tail]
-) -> TableState:
-    snapshot = collector.snapshot_of(read, tails)
+def _state(collector: SnapshotCollector, read: TableRead) -> TableState:
+    snapshot = collector.regions.snapshot_of(read)
     ends, epochs = {}, {}
     for region in read.regions:
-        reader, unflushed = region.reader, region.unflushed
-        ends[reader.region_id] = tails.get(reader.place, unflushed.tail).end
-        epochs[reader.region_id] = unflushed.manifest.writer_epoch
+        region_id, unflushed = region.reader.region_id, region.unflushed
+        ends[region_id] = unflushed.tail.end
+        epochs[region_id] = unflushed.manifest.writer_epoch
     return TableState(read.base, replace(snapshot, indexes=read.base.indexes.infos), ends, epochs)
 
 
+def _reads(collectors: Sequence[SnapshotCollector]) -> Sequence[TableRead]:
+    """Closed reads of some tables. On a remote store they are made over the versions that are
+    loaded, while newer ones are looked for, and again if there is one: errors of the first reads do
+    not count."""
+    remote = any(collector.remote for collector in collectors)
+    loaded = [collector.served for collector in collectors]
+    taken: list[Sequence[TableRead]] = []
+
+    def take_loaded() -> None:
+        with suppress(Exception):
+            taken.append(read_closed(partial(_read, collectors, loaded)))
+
+    def newest() -> list[BaseTable]:
+        return map_remote(remote, lambda collector: collector.base_for("strong"), collectors)
+
+    bases = run_with(True, newest, take_loaded) if remote else newest()
+    if taken and all(base is first for base, first in zip(bases, loaded, strict=True)):
+        return taken[0]
+    return read_closed(partial(_read, collectors, bases))
+
+
 def _read(collectors: Sequence[SnapshotCollector], bases: Sequence[BaseTable]) -> list[TableRead]:
-    seen = {reader: end for collector in collectors for reader, end in collector.seen().items()}
+    seen = {
+        reader: end for collector in collectors for reader, end in collector.regions.seen().items()
+    }
 
     def read(pair: tuple[SnapshotCollector, BaseTable]) -> TableRead:
         collector, base = pair
-        return collector.read(base, (), strong=True, since=seen)
+        return collector.regions.read(base, (), strong=True, since=seen)
 
     remote = any(collector.remote for collector in collectors)
     return list(map_remote(remote, read, zip(collectors, bases, strict=True)))

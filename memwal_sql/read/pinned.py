@@ -7,12 +7,15 @@ only if files were collected meanwhile it fails, with an error.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 from uuid import UUID
 
 import lance
 
+from exec_nodes.base.lazy import lazy_property
+from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.lance.errors import BASE_NAME, lance_errors
 from exec_nodes.sources.memtable_source import MemTableSource
 from memwal_sql.errors import SourceGoneError
@@ -23,7 +26,9 @@ from memwal_sql.state.replay import MakeMemTable, Replay, memtables_of, read_ahe
 from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.wal.log import Wal
-from planner.model import RegionSources, Snapshot
+from planner.model import RegionSources, Snapshot, TableInfo
+from planner.predicates.expr import Predicate
+from planner.regions.pruning import RegionT, prune
 
 _ROWS_OF_AN_ENTRY = 1_000
 
@@ -68,7 +73,7 @@ class PinnedTable:
     def base(self, version: int) -> BaseTable:
         """The base table at a version. Raises SourceGoneError if that was cleaned up."""
         base = self._base
-        if base is None or base.version != version or base.source.is_lost:
+        if base is None or base.version != version:
             options = self._context.storage_options
             with lance_errors(BASE_NAME, self._context.uri):
                 dataset = lance.dataset(
@@ -104,6 +109,75 @@ class PinnedTable:
             replayed = (pinned, tuple(_replay(wal, pinned, memtables_of(base.info, name))))
             self._memtables[region] = replayed
         return replayed[1]
+
+
+class Choose(Protocol):
+    """Chooses regions."""
+
+    def __call__(self, regions: Sequence[RegionT], /) -> tuple[RegionT, ...]:
+        """Those that may have rows of a read."""
+
+
+class FixedState(Protocol):
+    """The regions of a table in a state that stays as it is, over one base version: that of a
+    checkpoint, or that of a transaction."""
+
+    def snapshot(self, base: BaseTable, choose: Choose) -> Snapshot:
+        """The regions that a read chooses, over the state's base version."""
+
+    def pin(self) -> PinnedSnapshot:
+        """A description of the state. Raises UnsupportedError if other processes can't read it."""
+
+
+@dataclass(frozen=True)
+class CheckpointState:
+    """The state that a description names."""
+
+    context: TableContext
+    pinned: PinnedSnapshot
+
+    @lazy_property
+    def regions(self) -> tuple[RegionSources, ...]:
+        """All regions."""
+        return PinnedTable(self.context).snapshot(self.pinned).regions
+
+    def snapshot(self, base: BaseTable, choose: Choose) -> Snapshot:
+        """See `FixedState`."""
+        chosen = choose(self.regions)
+        return Snapshot(base.info, base.source, chosen, len(self.regions) - len(chosen))
+
+    def pin(self) -> PinnedSnapshot:
+        """See `FixedState`."""
+        return self.pinned
+
+
+def by_filters(info: TableInfo, filters: Sequence[Predicate]) -> Choose:
+    """Chooses the regions that filters leave."""
+
+    def choose(regions: Sequence[RegionT]) -> tuple[RegionT, ...]:
+        return prune(filters, regions, info.region_specs, info.schema)
+
+    return choose
+
+
+def by_keys(info: TableInfo, keys: KeyBatch) -> Choose:
+    """Chooses the regions that some keys belong to."""
+    values: dict[int, set[tuple[object, ...]]] = {}
+    for spec in info.region_specs:
+        if not spec.is_manual:
+            distinct, _ = spec.assign(keys.table)
+            values[spec.spec_id] = {tuple(row.values()) for row in spec.values_of(distinct)}
+
+    def choose(regions: Sequence[RegionT]) -> tuple[RegionT, ...]:
+        return tuple(
+            region
+            for region in regions
+            if region.values is None
+            or region.spec_id not in values
+            or tuple(region.values.values()) in values[region.spec_id]
+        )
+
+    return choose
 
 
 def _replay(wal: Wal, pinned: PinnedRegion, make: MakeMemTable) -> Iterator[MemTableSource]:

@@ -9,13 +9,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 import memwal_native
+from exec_nodes.live.live_rows_exec import LiveRowsExec
 from exec_nodes.node import Node, Statistics
 from memwal_sql.errors import MemWalError, RetryError, SourceGoneError
 from planner.model import Query, Snapshot
 from planner.plan import plan
-
-# Makes the plan of a query over a snapshot; its sources need not be open yet.
-Planner = Callable[[Snapshot], Node]
 
 
 def scan(query: Query, snapshot: Snapshot) -> Node:
@@ -28,12 +26,6 @@ def scan(query: Query, snapshot: Snapshot) -> Node:
             f"{snapshot.info.schema.names} now; ask again for these"
         )
     return plan(query, snapshot)
-
-
-def opened(node: Node) -> Node:
-    """A plan with every source open."""
-    _ = node.statistics
-    return node
 
 
 @dataclass(frozen=True)
@@ -95,8 +87,10 @@ class Watched(Node):
 
 
 def watched(node: Node, snapshot: Snapshot) -> Node:
-    """The plan of a query over a snapshot, to run later."""
-    return node if snapshot.missing is None else Watched(node, snapshot.missing)
+    """The plan of a query over a snapshot, to run later. Live rows read no files."""
+    if snapshot.missing is None or isinstance(node, LiveRowsExec):
+        return node
+    return Watched(node, snapshot.missing)
 
 
 def batches(node: Node) -> Iterator[pa.RecordBatch]:

@@ -29,7 +29,6 @@ from memwal_sql.state.context import TableContext
 from memwal_sql.state.open_writers import live_writer
 from memwal_sql.state.tail import Tail
 from memwal_sql.storage.base.sessions import new_session
-from memwal_sql.storage.cache.copies import copy_of_generation
 from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.paths import BLOOM_FILTER, generation_folder, generation_uri
 from memwal_sql.storage.records.intent import TransactionName
@@ -100,7 +99,7 @@ class _State:
         remaining = {path: s for path, s in self.generations.items() if is_kept(path, s)}
         gone = [s for path, s in self.generations.items() if path not in remaining]
         if gone:
-            STORE.evict(*(source.identity for source in gone), *(source.place for source in gone))
+            STORE.evict(*(source.identity for source in gone), *(source.uri for source in gone))
         return replace(self, generations=remaining, unmerged=None, **changes)
 
 
@@ -235,7 +234,7 @@ class RegionReader:
         return PendingRead(state, RegionProbe(self._probes, self._state.manifest), Tail())
 
     def _prepare_sources(self, base: BaseTable) -> None:
-        """Let the next read over `base` have the sources of the manifest by now, without a
+        """Make the manifest's sources before the next read over `base` needs them, without a
         request, so that they can be opened while others are made."""
         manifest, merged = self._state.manifest, base.details.merged_generations
         if (
@@ -287,8 +286,8 @@ class RegionReader:
             self.log_end.last()
 
     def whole_end(self, manifest: RegionManifest, end: int) -> int:
-        """Where the log ends for those who record it, see `torn.whole_end`; `end` is where a read
-        above `manifest` ended."""
+        """The log's end as records store it, without a torn last entry (`torn.whole_end`); `end` is
+        where a read above `manifest` ended."""
         wal, first = self._context.wal(self.region_id), manifest.replay_after_wal_entry_position + 1
         return whole_end(wal, first, end, manifest.wal_entry_position_last_seen)
 
@@ -304,9 +303,6 @@ class RegionReader:
         merged = base.found.details.merged_generations.get(self.region_id, 0)
         newest = self._state
         unmerged = (newest if newest.tail is state.tail else state).unmerged
-        has_copies = self._context.cache is not None
-        if unmerged is not None and has_copies and any(source.is_lost for source in unmerged[2]):
-            unmerged = None
         if unmerged is None or unmerged[0] is not manifest or unmerged[1] != merged:
             unmerged = manifest, merged, self._flushed(state, base, manifest, merged)
             with self._lock:
@@ -379,13 +375,10 @@ class RegionReader:
     ) -> LanceSource:
         newest = self._state if self._state.tail is state.tail else state
         source = newest.generations.get(flushed.path)
-        if source is None or source.is_lost:
+        if source is None:
             context = self._context
             folder = generation_folder(self.region_id, flushed.path)
             checksum = flushed.bloom_checksum
-            copy = copy_of_generation(
-                context.cache, context.store, context.identity, folder, checksum
-            )
             bloom = partial(context.store.get, f"{folder}/{BLOOM_FILTER}")
             source = LanceSource.flushed(
                 generation_uri(lance_uri(context.uri), self.region_id, flushed.path),
@@ -394,11 +387,10 @@ class RegionReader:
                 info=base.info,
                 storage_options=context.storage_options,
                 session=new_session(),
-                bloom=bloom if copy is None else partial(copy.read, BLOOM_FILTER),
+                bloom=bloom,
                 bloom_checksum=checksum,
                 names=base.names,
                 rows=flushed.rows,
-                copy=copy,
             )
             with self._lock:
                 if self._state.tail is state.tail:

@@ -8,21 +8,21 @@ from contextlib import suppress
 from functools import partial
 from uuid import UUID
 
+from exec_nodes.node import opened
 from exec_nodes.sources.source import Source
+from memwal_native import voided
 from memwal_sql.life_log import life_log
-from memwal_sql.read.base_versions import BaseVersions
-from memwal_sql.read.closed import Place, RegionRead, TableRead, read_closed
+from memwal_sql.read.closed import RegionRead, TableRead, read_closed
 from memwal_sql.read.index_lag import IndexGaps
-from memwal_sql.read.planning import Planner, opened
 from memwal_sql.read.region import RegionReader, Unflushed
 from memwal_sql.read.region_probe import run_probes
 from memwal_sql.read.registry import RegionRegistry
-from memwal_sql.read.served_version import WarmUp
 from memwal_sql.state.base_table import BaseTable, BaseTracker
 from memwal_sql.state.context import TableContext
+from memwal_sql.state.lost_rows import LOST
 from memwal_sql.state.tail import Tail
 from memwal_sql.storage.objects.concurrent import map_remote, run_with
-from planner.model import RegionSources, Snapshot
+from planner.model import Planner, RegionSources, Snapshot
 from planner.predicates.expr import Predicate
 from planner.regions.pruning import prune
 
@@ -32,7 +32,7 @@ Since = Mapping[RegionReader, int]
 """WAL positions by region; 0 for others."""
 
 
-class RegionReads(BaseVersions):
+class RegionReads:
     """Reads regions of one table; keeps data that can't change between reads.
 
     Attributes:
@@ -40,10 +40,8 @@ class RegionReads(BaseVersions):
         remote: whether requests take long, so that several are made at once.
     """
 
-    def __init__(
-        self, context: TableContext, tracker: BaseTracker, warm_up: WarmUp, *, pinned: bool
-    ) -> None:
-        super().__init__(context, tracker, warm_up, pinned=pinned)
+    def __init__(self, context: TableContext, tracker: BaseTracker, *, pinned: bool) -> None:
+        self._context = context
         self.registry = RegionRegistry(context, tracker, pinned=pinned)
         self.remote = context.store.remote
 
@@ -56,11 +54,12 @@ class RegionReads(BaseVersions):
         since: Since | None = None,
         planner: Planner | None = None,
     ) -> TableRead:
-        """The regions that the filters leave, with their unflushed rows if it is `strong`; to be
-        closed, alone or, with what was `seen` of all tables before, among others, and then given to
-        `snapshot_of`. They have the marks of all transactions `since` then, or else since the
-        previous read. For `planner`, see `SnapshotCollector.snapshot`."""
+        """The regions that the filters leave, with their unflushed rows if it is `strong`, to be
+        closed and then given to `snapshot_of`. It is closed alone, or among other tables with what
+        was `seen` of all of them. They have the marks of all transactions `since` then, or else
+        since the previous read. For `planner`, see `SnapshotCollector.snapshot`."""
         registry, info = self.registry, base.info
+        lost, began = LOST.count, voided()
         reads: dict[RegionReader, Unflushed] = {}
 
         def read_chosen(
@@ -101,28 +100,27 @@ class RegionReads(BaseVersions):
             _log.debug("%s: %d of %d regions pruned", self._context.uri, pruned, every)
         region_reads = [RegionRead(reader, reads[reader]) for reader in chosen]
         open_of = None if are_all else self._context.incarnation
-        return TableRead(base, region_reads, pruned, open_of, listed)
+        return TableRead(base, region_reads, pruned, open_of, listed, lost, began)
 
     def _open(
         self, base: BaseTable, regions: Sequence[RegionReader], planner: Planner, _: list[Source]
     ) -> None:
         reads = [RegionRead(region, Unflushed(region.manifest, Tail())) for region in regions]
         with suppress(Exception):  # whoever needs the same files meets the error
-            opened(planner(self.snapshot_of(TableRead(base, reads), {})))
+            opened(planner(self.snapshot_of(TableRead(base, reads))))
 
     def seen(self) -> Since:
         """The WAL positions up to which earlier reads have taken in the regions known by now. To be
         asked before any region of a look is read, as reads of other threads go on."""
         return {reader: reader.seen for reader in self.registry.loaded()}
 
-    def snapshot_of(self, read: TableRead, tails: Mapping[Place, Tail]) -> Snapshot:
-        """The snapshot of a read, with other tails where the read was closed."""
+    def snapshot_of(self, read: TableRead) -> Snapshot:
+        """The snapshot of a read."""
         base = read.base
         pairs = []
         for region in read.regions:
             reader, unflushed = region.reader, region.unflushed
-            tail = tails[reader.place] if tails else unflushed.tail
-            sources = reader.sources(base, unflushed.manifest, tail.memtables)
+            sources = reader.sources(base, unflushed.manifest, unflushed.tail.memtables)
             pairs.append((reader, sources))
         self.registry.check_values(base, pairs)
         collected = tuple(
@@ -131,16 +129,6 @@ class RegionReads(BaseVersions):
         )
         gaps = IndexGaps(self._context, base, [reader for reader, _ in pairs])
         return Snapshot(base.info, base.source, collected, read.pruned, gaps=gaps)
-
-    @property
-    def incarnation(self) -> UUID:
-        """Identifies the table, even among those that were at its location."""
-        return self._context.incarnation
-
-    @property
-    def uri(self) -> str:
-        """The location of the table."""
-        return self._context.uri
 
     def sources(
         self,
@@ -169,14 +157,14 @@ class RegionReads(BaseVersions):
         def read() -> tuple[TableRead]:
             regions, are_all = route()
             if are_all:
-                return self._read_all(base, regions, meanwhile)
+                return self.read_all(base, regions, meanwhile)
             before = {region: region.seen for region in regions}
             regions, are_all = route()
             since = {region: before.get(region, region.seen) for region in regions}
-            return self._read_all(base, regions, meanwhile, self.incarnation, since)
+            return self.read_all(base, regions, meanwhile, self._context.incarnation, since)
 
-        (table,), tails = read_closed(read)
-        sources = [sources_of(region, base, tails) for region in table.regions]
+        (table,) = read_closed(read)
+        sources = [sources_of(region, base) for region in table.regions]
         self._check_values(base, [region.reader for region in table.regions], sources)
         return sources
 
@@ -189,7 +177,7 @@ class RegionReads(BaseVersions):
         if None in [region.values for region in regions]:
             self.registry.check_values(base, zip(regions, sources, strict=True))
 
-    def _read_all(
+    def read_all(
         self,
         base: BaseTable,
         regions: Sequence[RegionReader],
@@ -197,6 +185,7 @@ class RegionReads(BaseVersions):
         open_of: UUID | None = None,
         since: Since | None = None,
     ) -> tuple[TableRead]:
+        """Some regions with their unflushed rows, to be closed; see `TableRead`."""
         reads = self._read_regions(base, regions, meanwhile, strong=True, since=since)
         pairs = zip(regions, reads, strict=True)
         return (TableRead(base, [RegionRead(*pair) for pair in pairs], open_of=open_of),)
@@ -231,13 +220,10 @@ class RegionReads(BaseVersions):
         return run_with(True, end_reads, partial(meanwhile, sources_known))
 
 
-def sources_of(
-    region: RegionRead, base: BaseTable, tails: Mapping[Place, Tail]
-) -> tuple[Source, ...]:
-    """The sources of a region that was read, with its tail of `tails` where these are cut.
+def sources_of(region: RegionRead, base: BaseTable) -> tuple[Source, ...]:
+    """The sources of a region that was read.
 
     Raises StaleBaseError if the base version is too old for it.
     """
     reader, unflushed = region.reader, region.unflushed
-    tail = tails[reader.place] if tails else unflushed.tail
-    return reader.sources(base, unflushed.manifest, tail.memtables)
+    return reader.sources(base, unflushed.manifest, unflushed.tail.memtables)

@@ -23,8 +23,7 @@ from exec_nodes.resident.store import STORE
 from memwal_sql.errors import MemWalError
 from memwal_sql.state.base_table import BaseTable, BaseTracker
 from memwal_sql.state.context import TableContext
-from memwal_sql.storage.base.manifest import read_etag
-from memwal_sql.storage.base.memwal_index import FoundDetails, read_details_at
+from memwal_sql.storage.base.memwal_index import FoundDetails
 
 # A version that was replaced this long ago is not read any more, ready or not.
 _MOST_SECONDS = 10.0
@@ -82,8 +81,6 @@ class ServedVersion:
         if previous is not None and self._clock() - previous[1] > _LEAVE_SECONDS:
             self._let_go()
         served = self._served
-        if self._context.cache is not None and served.base.source.is_lost:
-            return self.catch_up()
         if self._tracker.is_replaced(served.version):
             same = self._latest_with_same_rows(served)
             if same is None:
@@ -128,20 +125,13 @@ class ServedVersion:
             return None
         try:
             self._context.check_reads()
-            # A table that was deleted and made again has versions of its own under these numbers.
-            if read_etag(self._context.store, version) != details.etag:
-                return None
-            while self._tracker.is_there(version + 1):
-                newer = read_details_at(self._context.store, version + 1)
-                if newer is None or not newer.has_same_rows_as(details):
-                    return None
-                version, details = version + 1, newer
+            newest = self._tracker.newest_of(version, details, FoundDetails.has_same_rows_as)
         except MemWalError:
             return None
-        if version == served.version:
+        if newest is None or newest[0] == version:
             return None
         since = self._clock() if served.since is None else served.since
-        return _Served(base, version, details, since)
+        return _Served(base, *newest, since)
 
     def _follow(self, before: BaseTable) -> None:
         try:

@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, TypeVar
 
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.sources.lance_source import LanceSource
 from memwal_sql.errors import InvalidCallError, MemWalError, RepairError, SourceGoneError
-from memwal_sql.read.closed import Place, TableRead, read_closed
-from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot, PinnedTable
-from memwal_sql.read.planning import Planner
+from memwal_sql.read.base_versions import BaseVersions
+from memwal_sql.read.closed import ClosedRead, OlderReadError, TableRead, read_closed
+from memwal_sql.read.pinned import FixedState, PinnedRegion, PinnedSnapshot, by_filters, by_keys
 from memwal_sql.read.recorded import RecordedView, recorded_view
 from memwal_sql.read.region import RegionReader, gap_error
 from memwal_sql.read.region_reads import RegionReads, sources_of
-from memwal_sql.read.warm_up import warm_up
 from memwal_sql.state.base_table import BaseTable, BaseTracker
 from memwal_sql.state.context import TableContext
-from memwal_sql.state.tail import Tail
 from memwal_sql.storage.objects.concurrent import map_remote, run_with
 from memwal_sql.storage.region.manifest import RegionManifest
-from planner.model import LiveTable, RegionSources, Snapshot
+from planner.model import LiveTable, Planner, RegionSources, Snapshot
 from planner.predicates.expr import Predicate
 from planner.regions.pruning import prune
 
 Consistency = Literal["eventual", "manifest", "strong"]
 CONSISTENCIES = ("eventual", "manifest", "strong")
+# So often a query looks for a state that live rows are of: others may move them on meanwhile.
+_ATTEMPTS = 3
 T = TypeVar("T")
+LiveOf = Callable[[ClosedRead, Callable[[], ClosedRead]], LiveTable | None]
 
 
 def check_consistency(value: str) -> None:
@@ -38,17 +39,16 @@ def check_consistency(value: str) -> None:
         raise InvalidCallError(f"consistency must be one of {CONSISTENCIES}, not {value!r}")
 
 
-class LiveTables(Protocol):
-    """The rows of a table in memory, as closed looks find them."""
+class SnapshotCollector:
+    """Takes snapshots of one table; keeps data that can't change between them.
 
-    def of(
-        self, read: TableRead, tails: Mapping[Place, Tail], snapshot: Snapshot
-    ) -> LiveTable | None:
-        """The rows of the snapshot that was made of a closed look, if they are there."""
-
-
-class SnapshotCollector(RegionReads):
-    """Takes snapshots of one table; keeps data that can't change between them."""
+    Attributes:
+        versions: the base versions that snapshots have.
+        regions: reads the regions over a base version.
+        registry: the loaded regions.
+        remote: whether requests take long, so that several are made at once.
+        pinned: whether one version is read, with its recorded regions.
+    """
 
     def __init__(
         self,
@@ -56,27 +56,38 @@ class SnapshotCollector(RegionReads):
         tracker: BaseTracker,
         *,
         pinned: bool,
-        checkpoint: PinnedSnapshot | None = None,
-        live: LiveTables | None = None,
+        fixed: FixedState | None = None,
+        live: LiveOf | None = None,
     ) -> None:
         """
         Args:
             pinned: read the tracker's version with its recorded regions, and never a newer one.
-            checkpoint: read these regions of a checkpoint over that version.
-            live: the rows of the table in memory.
+            fixed: read this state over that version.
+            live: gives the rows in memory of the snapshot that was made of a closed look, if they
+                are there; its second argument looks at all regions. Raises OlderReadError if they
+                have gone on since.
         """
-        super().__init__(context, tracker, self._warm_up, pinned=pinned)
+        self.versions = BaseVersions(context, tracker, self._warm_up, pinned=pinned)
+        self.regions = RegionReads(context, tracker, pinned=pinned)
+        self.registry, self.remote = self.regions.registry, self.regions.remote
+        self.pinned = pinned
+        self._context, self._tracker = context, tracker
         self._live = live
-        self._checkpoint = checkpoint
-        self._checkpoint_regions: tuple[RegionSources, ...] | None = None
+        self._fixed = fixed
         self._checked_view: RecordedView | None = None
 
     def base_for(self, consistency: str) -> BaseTable:
         """The base version for a query: the served one, or the latest if the query reads the
         regions recorded in it."""
         check_consistency(consistency)
-        recorded = self.pinned or consistency == "eventual"
-        return self.not_below_watermarks(self.latest() if recorded else self._served.checked())
+        recorded, versions = self.pinned or consistency == "eventual", self.versions
+        base = versions.latest() if recorded else versions.served.checked()
+        return versions.not_below_watermarks(base)
+
+    @property
+    def served(self) -> BaseTable:
+        """The version that strong queries read, or a pinned one, without a request."""
+        return self._tracker.loaded if self.pinned else self.versions.served.base
 
     def query(self, consistency: str, take: Callable[[BaseTable], T]) -> T:
         """`over_base` with the version of `base_for`.
@@ -85,9 +96,9 @@ class SnapshotCollector(RegionReads):
         and again if there is one: errors of the first call do not count.
         """
         if self.pinned or not self.remote:
-            return self.over_base(self.base_for(consistency), take)
+            return self.versions.over_base(self.base_for(consistency), take)
         recorded = consistency == "eventual"
-        first_base = self._tracker.loaded if recorded else self._served.base
+        first_base = self._tracker.loaded if recorded else self.versions.served.base
         taken: list[T] = []
 
         def take_loaded() -> None:
@@ -95,7 +106,7 @@ class SnapshotCollector(RegionReads):
                 taken.append(take(first_base))
 
         base = run_with(True, partial(self.base_for, consistency), take_loaded)
-        return taken[0] if taken and base is first_base else self.over_base(base, take)
+        return taken[0] if taken and base is first_base else self.versions.over_base(base, take)
 
     def snapshot(
         self,
@@ -119,8 +130,10 @@ class SnapshotCollector(RegionReads):
         missing = None if self.pinned else partial(self._missing, snapshot, consistency, filters)
         return replace(snapshot, indexes=base.indexes.infos, missing=missing)
 
-    def of_keys(self, base: BaseTable, _: KeyBatch) -> Snapshot:
+    def of_keys(self, base: BaseTable, keys: KeyBatch) -> Snapshot:
         """The state of a pinned version, for some keys."""
+        if self._fixed is not None:
+            return self._fixed.snapshot(base, by_keys(base.info, keys))
         return self.snapshot(base, "eventual")
 
     def _missing(
@@ -133,8 +146,8 @@ class SnapshotCollector(RegionReads):
         """The error for missing files of a snapshot: a RepairError if the newest snapshot reads the
         same files, otherwise the error itself, as they were merged and collected."""
         try:
-            now = self.over_base(
-                self.not_below_watermarks(self.catch_up()),
+            now = self.versions.over_base(
+                self.versions.not_below_watermarks(self.versions.catch_up()),
                 lambda base: self.snapshot(base, consistency, filters),
             )
         except RepairError as damage:
@@ -146,16 +159,18 @@ class SnapshotCollector(RegionReads):
     def collect(self, consistency: str, filters: Sequence[Predicate] = ()) -> Snapshot:
         """The `snapshot` over the latest base version."""
         check_consistency(consistency)
-        return self._over_latest(lambda base: self.snapshot(base, consistency, filters))
+        return self.versions.over_latest(lambda base: self.snapshot(base, consistency, filters))
 
     def _warm_up(self, base: BaseTable) -> None:
+        from memwal_sql.read.warm_up import warm_up
+
         warm_up(self._current(base, (), strong=True))
 
     @property
     def reads_base_alone(self) -> bool:
         """Whether the version read has no record of the regions' states."""
-        no_checkpoint = self._checkpoint is None
-        return no_checkpoint and recorded_view(self._context, self._tracker.loaded) is None
+        base = self._tracker.loaded
+        return self._fixed is None and recorded_view(self._context, base) is None
 
     def pin(self, consistency: str, filters: Sequence[Predicate] = ()) -> PinnedSnapshot:
         """A description of the snapshot that `collect` would read, from which other processes read
@@ -164,7 +179,7 @@ class SnapshotCollector(RegionReads):
         Buffered rows of this process's own writers are made durable for it.
         """
         check_consistency(consistency)
-        return self._over_latest(lambda base: self._pin(base, consistency, filters))
+        return self.versions.over_latest(lambda base: self._pin(base, consistency, filters))
 
     @property
     def takes_a_while(self) -> bool:
@@ -180,7 +195,7 @@ class SnapshotCollector(RegionReads):
             self.registry.check_twins(base)
             return regions
 
-        return self._over_latest(mergeable)
+        return self.versions.over_latest(mergeable)
 
     def _current(
         self,
@@ -191,39 +206,49 @@ class SnapshotCollector(RegionReads):
         strong: bool,
     ) -> Snapshot:
         if not strong:
-            return self.snapshot_of(self.read(base, filters, strong=False, planner=planner), {})
-        (read,), tails = read_closed(
-            lambda: (self.read(base, filters, strong=True, planner=planner),)
-        )
-        snapshot = self.snapshot_of(read, tails)
-        live = None if self._live is None else self._live.of(read, tails, snapshot)
-        return snapshot if live is None else replace(snapshot, live=live)
+            read = self.regions.read(base, filters, strong=False, planner=planner)
+            return self.regions.snapshot_of(read)
+        for _ in range(_ATTEMPTS):
+            closed = self._closed(base, filters, planner)
+            if self._live is None:
+                break
+            with suppress(OlderReadError):
+                live = self._live(closed, partial(self._closed, base, ()))
+                return replace(closed.snapshot, live=live)
+        return closed.snapshot
+
+    def _closed(
+        self, base: BaseTable, filters: Sequence[Predicate], planner: Planner | None = None
+    ) -> ClosedRead:
+        regions = self.regions
+        (read,) = read_closed(lambda: (regions.read(base, filters, strong=True, planner=planner),))
+        return ClosedRead(read, regions.snapshot_of(read))
 
     def _pin_logs(self, base: BaseTable, filters: Sequence[Predicate]) -> PinnedSnapshot:
         """The regions with the ends of their logs. Other processes find rows only there."""
 
         def read_all() -> tuple[TableRead]:
-            before = self.seen()
+            before = self.regions.seen()
             regions = self.registry.live(base, self.registry.regions(base))
             chosen = prune(filters, regions, base.info.region_specs, base.info.schema)
             for region in chosen:
                 region.complete_log()
             since = {region: before.get(region, region.seen) for region in chosen}
-            (table,) = self._read_all(base, chosen, open_of=self.incarnation, since=since)
+            open_of = self._context.incarnation
+            (table,) = self.regions.read_all(base, chosen, open_of=open_of, since=since)
             return (replace(table, pruned=len(regions) - len(chosen), listed=regions),)
 
-        (table,), tails = read_closed(read_all)
+        (table,) = read_closed(read_all)
         pinned = []
         for read in table.regions:
-            sources_of(read, base, tails)  # raises if this base version is too old
-            tail = tails[read.reader.place] if tails else read.unflushed.tail
-            manifest = read.unflushed.manifest
-            pinned.append(PinnedRegion(manifest, read.reader.whole_end(manifest, tail.end + 1)))
+            sources_of(read, base)  # raises if this base version is too old
+            manifest, end = read.unflushed.manifest, read.unflushed.tail.end + 1
+            pinned.append(PinnedRegion(manifest, read.reader.whole_end(manifest, end)))
         return PinnedSnapshot(base.version, tuple(pinned), table.pruned)
 
     def _recorded(self, base: BaseTable, filters: Sequence[Predicate]) -> Snapshot:
-        if self._checkpoint is not None:
-            return self._of_checkpoint(self._checkpoint, base, filters)
+        if self._fixed is not None:
+            return self._fixed.snapshot(base, by_filters(base.info, filters))
         view = recorded_view(self._context, base)
         if view is None:  # never recorded, or lost to a merge (protocol rule 23)
             if self.pinned:
@@ -247,21 +272,11 @@ class SnapshotCollector(RegionReads):
         regions = [(self.registry.reader(manifest, base), manifest) for manifest in manifests]
         return sorted(regions, key=lambda pair: pair[0].order)
 
-    def _of_checkpoint(
-        self, checkpoint: PinnedSnapshot, base: BaseTable, filters: Sequence[Predicate]
-    ) -> Snapshot:
-        with self._lock:
-            if self._checkpoint_regions is None:
-                self._checkpoint_regions = PinnedTable(self._context).snapshot(checkpoint).regions
-            regions = self._checkpoint_regions
-        chosen = prune(filters, regions, base.info.region_specs, base.info.schema)
-        return Snapshot(base.info, base.source, chosen, len(regions) - len(chosen))
-
     def _pin(
         self, base: BaseTable, consistency: str, filters: Sequence[Predicate]
     ) -> PinnedSnapshot:
-        if self._checkpoint is not None:
-            return self._checkpoint
+        if self._fixed is not None:
+            return self._fixed.pin()
         view = None
         if self.pinned or consistency == "eventual":
             view = recorded_view(self._context, base)

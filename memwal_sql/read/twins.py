@@ -1,8 +1,8 @@
 """Regions with the same values (protocol rule 11).
 
 Two live ones have rows of the same keys, and nothing says which rows are newer. They come about if
-a program did not know the other's region, as with LanceDB and version 0.1 of this package. Readers,
-writers and mergers refuse them unless one is sealed and has no rows of its own left.
+a program did not know the other's region, as it derives other ids. Readers, writers and mergers
+refuse them unless one is sealed and has no rows of its own left.
 """
 
 from __future__ import annotations

@@ -123,7 +123,8 @@ class WalTail:
 
     def _tail(self, since: int) -> Tail:
         marks = [mark for m in self._replay.memtables for mark in m.marks if mark.position > since]
-        return Tail(self.memtables, self._next - 1, self._replay.fence, tuple(marks))
+        end, fence = self._next - 1, self._replay.fence
+        return Tail(self.memtables, end, fence, tuple(marks), self.is_quiet)
 
     def _rebase(self, manifest: RegionManifest) -> None:
         """Drop MemTables that `manifest` has flushed; start again if it cuts through a MemTable, or

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, TypedDict
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,49 +19,15 @@ from exec_nodes.text.query.parse import parse_query
 from exec_nodes.text.scoring.resolve import Resolved
 from memwal_sql.arguments import is_number, is_whole, shortened
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.search.options import TextOptions, VectorOptions
 from planner.model import Snapshot
 from planner.predicates.condition import Condition
 from planner.search.full_text import TextQuery, plan_full_text_search
 from planner.search.hybrid import HybridQuery, plan_hybrid_search
 from planner.search.vector import VectorQuery, check_dimension, plan_vector_search
 
-DEFAULT_K = 10
-
 Columns = tuple[str, ...]
 Filters = tuple[Condition, ...]
-
-
-class VectorOptions(TypedDict, total=False):
-    """How a vector search is done; see `Table.vector_search`. None is as good as left out."""
-
-    metric: Literal["l2", "cosine", "dot", "hamming"] | None
-    nprobes: int | None
-    refine_factor: int | None
-    ef: int | None
-    exact: bool | None
-    lower_bound: float | None
-    upper_bound: float | None
-
-
-class TextOptions(TypedDict, total=False):
-    """How a query of words is taken; see `Table.full_text_search`."""
-
-    operator: Literal["OR", "AND"] | None
-    boost: float | None
-    fuzziness: int | None
-    max_expansions: int | None
-    prefix_length: int | None
-    minimum_should_match: int | None
-    plain: bool | None
-
-
-class HybridOptions(VectorOptions, TextOptions, total=False):
-    """How both are done and fused; see `Table.hybrid_search`."""
-
-    candidates: int | None
-    vector_weight: float | None
-    text_weight: float | None
-    rrf_k: float | None
 
 
 VECTOR_OPTIONS = tuple(VectorOptions.__annotations__)

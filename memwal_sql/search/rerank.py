@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +13,9 @@ from exec_nodes.base.columns import QUERY_INDEX_FIELD
 from exec_nodes.fuse_exec import RELEVANCE, RELEVANCE_FIELD
 from memwal_sql.arguments import shortened
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.search.options import Rerank
 from memwal_sql.search.request import Search, checked_count
 from planner.search.hybrid import CANDIDATES_PER_ROW
-
-Rerank: TypeAlias = Callable[[pa.Table], Any]
-"""Takes the candidates and returns an array of their scores, one a row: the higher, the better."""
 
 
 def candidate_count(k: int, rerank: Rerank | None, candidates: int | None) -> int:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from threading import local
 from typing import TYPE_CHECKING, Protocol
@@ -13,18 +13,19 @@ import pyarrow as pa
 
 from exec_nodes.evolution.differences import differences, with_ids
 from exec_nodes.evolution.known import has_known, widened_since
-from exec_nodes.node import Node
-from exec_nodes.vectors.column import Metric
-from exec_nodes.vectors.nearest import Order
+from exec_nodes.live.live_rows_exec import LiveRowsExec
+from exec_nodes.node import Node, opened
+from memwal_native import LiveAccess, LiveAnswers, note_scans
 from memwal_sql.errors import InvalidCallError, ReopenError
-from memwal_sql.read.planning import Planner, opened, scan, watched
+from memwal_sql.read.planning import scan, watched
 from memwal_sql.read.snapshots import check_consistency
 from memwal_sql.session.known_columns import known_scan
 from memwal_sql.session.scalar_functions import TextMatches, analyzed, calls_match, text_matches
 from memwal_sql.session.transaction_slot import TransactionSlot
+from memwal_sql.session.version import use_datafusion
 from memwal_sql.write.ingest.missing import ERROR, check_missing
 from memwal_sql.write.result import WriteResult
-from planner.model import Query, Snapshot
+from planner.model import Planner, Query, Snapshot
 from planner.predicates.condition import Condition, condition_of
 from planner.search.nearest import Nearest, plan_nearest
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     import memwal_native
     from planner.predicates.expr import Predicate
 
+use_datafusion()
 
 # Most conditions that a table remembers.
 _KNOWN = 64
@@ -44,8 +46,8 @@ _WHOLE_ROWS = (
 )
 
 
-class ReadTable(Protocol):
-    """The parts of a table that a query needs."""
+class SqlTable(Protocol):
+    """The parts of a table that SQL needs."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -55,14 +57,14 @@ class ReadTable(Protocol):
     def field_ids(self) -> Mapping[str, int]:
         """The ids of the columns by name."""
 
+    @property
+    def answers(self) -> LiveAnswers | None:
+        """Answers from live rows; None if it has none ever."""
+
     def planned(
         self, planner: Planner, consistency: str = "strong", filters: Sequence[Predicate] = ()
     ) -> Node:
         """The plan of a query over one snapshot, without the regions that `filters` rule out."""
-
-
-class SqlTable(ReadTable, Protocol):
-    """The parts of a table that SQL needs."""
 
     def insert(self, rows: pa.Table, columns: pa.Schema) -> WriteResult:
         """Upsert `rows`, durably.
@@ -72,26 +74,42 @@ class SqlTable(ReadTable, Protocol):
 
 
 class _Noted(local):
-    scans: list[tuple[ReadTable, str]] | None = None
+    scans: list[tuple[SqlTable, str]] | None = None
+    general: list[tuple[str, Node]] | None = None
 
 
 _noted = _Noted()
 
 
 @contextmanager
-def noted_scans() -> Iterator[Sequence[tuple[ReadTable, str]]]:
+def noted_scans() -> Iterator[Sequence[tuple[SqlTable, str]]]:
     """A context that yields the tables scanned by plans made in this thread, each with its
     consistency. Names do not tell, as a view keeps the table that a name meant when it was
     created."""
-    before, noted = _noted.scans, list[tuple[ReadTable, str]]()
+    before, noted = _noted.scans, list[tuple[SqlTable, str]]()
     _noted.scans = noted
+    is_noted = note_scans(True)
     try:
         yield noted
     finally:
         _noted.scans = before
+        note_scans(is_noted)
 
 
-def note_scan(table: ReadTable, consistency: str) -> None:
+@contextmanager
+def general_plans() -> Iterator[Sequence[tuple[str, Node]]]:
+    """A context that yields, of each scan of live rows in plans made in this thread, the name or
+    the URI of the table, and the plan of the general path over the same snapshot."""
+    noted = list[tuple[str, Node]]()
+    with noted_scans():  # so that none is planned without Python
+        _noted.general = noted
+        try:
+            yield noted
+        finally:
+            _noted.general = None
+
+
+def note_scan(table: SqlTable, consistency: str) -> None:
     """Note that a plan will scan a table; DataFusion calls in the thread that makes the plan."""
     if _noted.scans is not None:
         _noted.scans.append((table, consistency))
@@ -99,17 +117,13 @@ def note_scan(table: ReadTable, consistency: str) -> None:
 
 @dataclass(frozen=True)
 class Scan:
-    """The plan of a scan, and further plans for its rows.
+    """The plan of a scan.
 
     Attributes:
-        nearest: maps `(column, metric, vector, k, nulls_first)` to a plan of the same columns whose
-            rows contain the first `k` by that distance, in DataFusion's order; None if there is
-            none.
         matches: the texts that its conditions match; None if they do not call `match`.
     """
 
     node: Node
-    nearest: Callable[[str, Metric, Sequence[float], int, bool], Node | None]
     matches: TextMatches | None
 
     def check_beside(self, other: Scan) -> None:
@@ -131,12 +145,12 @@ class TableProvider:
         table: SqlTable,
         consistency: str = "strong",
         missing: str = ERROR,
-        approximate: bool = False,
         slot: TransactionSlot | None = None,
+        nearest: Nearest | None = None,
     ) -> None:
         """`name` is the registered name, if any. `missing` says what to write into columns that an
-        INSERT leaves out, and `approximate` whether ORDER BY a distance may use an index. `slot` is
-        the session's."""
+        INSERT leaves out. `slot` is the session's. `nearest`: the provider is that of a query which
+        needs only these rows."""
         check_consistency(consistency)
         check_missing(missing)
         self.schema = table.schema
@@ -148,7 +162,10 @@ class TableProvider:
         self._slot = slot or TransactionSlot()
         self._consistency = consistency
         self._missing = missing
-        self._approximate = approximate
+        self._nearest = nearest
+        if consistency == "strong" and table.answers is not None:
+            ids = [self.field_ids.get(name, -1) for name in self.schema.names]
+            self.live = LiveAccess(table.answers, self._slot.is_open, ids)
 
     def supports_filters_pushdown(self, filters: Sequence[memwal_native.Predicate]) -> list[str]:
         """`"exact"` for the filters that every source evaluates as DataFusion would.
@@ -173,7 +190,7 @@ class TableProvider:
         exact = tuple(condition for condition in conditions if _is_exact(condition))
         names = self.schema.names
         columns = names if projection is None else [names[index] for index in projection]
-        planned: list[tuple[Query, Snapshot, bool]] = []
+        planned: list[Snapshot] = []
 
         def planner(snapshot: Snapshot) -> Node:
             snapshot = of_columns(
@@ -183,33 +200,24 @@ class TableProvider:
                 self._name,
                 inside=table is not self._table,
             )
+            if snapshot.regions_pruned and len(exact) < len(conditions):
+                snapshot = _not_compared(snapshot)
             query = Query(tuple(columns), analyzed(exact, snapshot), limit)
-            wider = widened_since(snapshot.info.schema, self.schema)
-            planned.append((query, snapshot, bool(wider)))
-            if wider:
+            planned.append(snapshot)
+            if wider := widened_since(snapshot.info.schema, self.schema):
                 return known_scan(query, snapshot, self.schema, wider)
-            return scan(query, snapshot)
+            scanned = scan(query, snapshot)
+            if self._nearest is None or len(exact) < len(conditions):
+                return scanned
+            return plan_nearest(query, self._nearest, opened(scanned), snapshot) or scanned
 
         predicates = [condition.predicate for condition in conditions]
         node = table.planned(planner, self._consistency, predicates)
-        query, snapshot, is_wider = planned[-1]
-        nearest = _none if is_wider else partial(self._nearest, query, snapshot, node)
-        return Scan(watched(node, snapshot), nearest, text_matches(exact, snapshot))
-
-    def _nearest(
-        self,
-        query: Query,
-        snapshot: Snapshot,
-        scanned: Node,
-        column: str,
-        metric: Metric,
-        vector: Sequence[float],
-        k: int,
-        nulls_first: bool,
-    ) -> Node | None:
-        order = Order(exact=not self._approximate, nulls_first=nulls_first)
-        plan = plan_nearest(query, Nearest(column, metric, vector, k, order), scanned, snapshot)
-        return None if plan is None else watched(opened(plan), snapshot)
+        snapshot = planned[-1]
+        if _noted.general is not None and _reads_live_rows(node):
+            name = self._name or str(getattr(table, "uri", "a table"))
+            _noted.general.append((name, planner(replace(snapshot, live=None))))
+        return Scan(watched(node, snapshot), text_matches(exact, snapshot))
 
     def check_insert(self, nulls: Sequence[str]) -> None:
         """Raise InvalidCallError if an INSERT sets columns to NULL that it may have left out.
@@ -276,8 +284,15 @@ def other_columns(
     )
 
 
-def _none(*_: object) -> None:
-    return None
+def _reads_live_rows(node: Node) -> bool:
+    return isinstance(node, LiveRowsExec) or any(map(_reads_live_rows, node.children))
+
+
+def _not_compared(snapshot: Snapshot) -> Snapshot:
+    """The snapshot for a query of which a condition that it does not apply may rule regions out:
+    the plan over the files may have older rows of theirs, the one over live rows has the newest."""
+    live = snapshot.live
+    return snapshot if live is None else replace(snapshot, live=replace(live, is_checked=False))
 
 
 def _column(field: pa.Field) -> str:

@@ -31,9 +31,8 @@ from planner.search.full_text import analyzer_of, index_of
 MATCH = "match"
 _SUBQUERY = "put match into a subquery, JOIN (SELECT * FROM t WHERE match(...)) AS t"
 _VECTOR = pa.list_(pa.float64())
-# The native library recognizes these functions, and not a user's, by the names of their results.
+# The native library recognizes this `match`, and not a user's, by the name of its result.
 _MATCHED = pa.field("match of memwal_sql", pa.bool_())
-_L2 = pa.field("l2_distance of memwal_sql", pa.float64())
 
 
 class Words(Thresholds):
@@ -58,7 +57,7 @@ def register_scalar_functions(ctx: SessionContext) -> None:
     texts, vectors = [pa.string(), pa.string()], [_VECTOR, _VECTOR]
     for name, function, arguments, result in (
         (MATCH, match, texts, _MATCHED),
-        ("l2_distance", l2_distance, vectors, _L2),
+        ("l2_distance", l2_distance, vectors, pa.field("l2_distance", pa.float64())),
     ):
         try:
             ctx.udf(name)

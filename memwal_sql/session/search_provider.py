@@ -16,7 +16,7 @@ from memwal_sql.errors import UnsupportedError
 from memwal_sql.read.planning import watched
 from memwal_sql.search.request import Search
 from memwal_sql.session.known_columns import KnownColumnsExec
-from memwal_sql.session.provider import ReadTable, Scan, note_scan, of_columns, other_columns
+from memwal_sql.session.provider import Scan, SqlTable, note_scan, of_columns, other_columns
 from memwal_sql.session.scalar_functions import analyzed, text_matches
 from planner.model import Snapshot
 from planner.predicates.condition import Condition, condition_of
@@ -35,7 +35,7 @@ class SearchProvider:
     """
 
     def __init__(
-        self, name: str, table: ReadTable, columns: pa.Schema, search: Search, consistency: str
+        self, name: str, table: SqlTable, columns: pa.Schema, search: Search, consistency: str
     ) -> None:
         """`columns` are the columns of the table for which `search` was made."""
         self.schema = pa.schema([*columns, *search.added])
@@ -90,7 +90,7 @@ class SearchProvider:
             node = FilterExec(node, conditions, output)
         elif tuple(node.schema.names) != projected:
             node = ProjectionExec(node, projected)
-        return Scan(node, lambda *_: None, text_matches(filters, snapshot))
+        return Scan(node, text_matches(filters, snapshot))
 
     def left_over(self, conditions: Sequence[str], no_rows: ArrowStream) -> Node:
         """A plan that raises the reason why `conditions`, which DataFusion offers to no table and

@@ -26,14 +26,9 @@ from memwal_native import MountedTable, SessionRule, remember
 from memwal_native.syntax import SqlParser
 from memwal_sql.arguments import unquoted
 from memwal_sql.errors import InvalidCallError, MemWalError
-from memwal_sql.search.request import (
-    DEFAULT_K,
-    Search,
-    full_text_search,
-    hybrid_search,
-    vector_search,
-)
-from memwal_sql.session.provider import ReadTable
+from memwal_sql.search.options import DEFAULT_K
+from memwal_sql.search.request import Search, full_text_search, hybrid_search, vector_search
+from memwal_sql.session.provider import SqlTable
 from memwal_sql.session.scalar_functions import register_scalar_functions
 from memwal_sql.session.search_provider import SearchProvider
 from memwal_sql.session.transaction_slot import TransactionSlot
@@ -51,9 +46,6 @@ NAME_PARTS = 3
 PREFERRED, REQUIRED = "preferred", "required"
 
 TableName = tuple[str, str, str]
-
-if TYPE_CHECKING:
-    from datafusion import Expr
 
 
 @dataclass(frozen=True)
@@ -115,7 +107,7 @@ class Registered(NamedTuple):
     """
 
     name: str
-    table: ReadTable
+    table: SqlTable
     columns: pa.Schema
     consistency: str
     mounted: MountedTable | None
@@ -207,7 +199,7 @@ class SearchFunctions:
             del self._tables[table_name(table.name)]
         return [table.name for table in gone]
 
-    def table(self, name: TableName, session: SessionContext) -> tuple[ReadTable, str] | None:
+    def table(self, name: TableName, session: SessionContext) -> tuple[SqlTable, str] | None:
         """The table that the session has under a name, and its consistency; None for another
         table."""
         registration = self.registered(name, session)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol, TypeVar
 
+from memwal_native import Flag
 from memwal_sql.errors import InvalidCallError
 
 T = TypeVar("T")
@@ -23,13 +24,20 @@ class TransactionSlot:
     DataFusion too, sees the transaction.
 
     Attributes:
+        is_open: set while one is open, for native code.
         begin_refused: whether a BEGIN failed, and no BEGIN, COMMIT or ROLLBACK came after it: what
             its author meant for a transaction must not be written statement by statement.
     """
 
     def __init__(self) -> None:
         self.open: SessionTransaction | None = None
+        self.is_open = Flag()
         self.begin_refused = False
+
+    def put(self, transaction: SessionTransaction | None) -> None:
+        """Have an open transaction from now on, or none any more."""
+        self.open = transaction
+        self.is_open.set(transaction is not None)
 
     def check_begun(self) -> None:
         """Raise InvalidCallError for a change after a BEGIN that was refused."""

@@ -20,8 +20,8 @@ from pyspark.sql import SparkSession
 
 from memwal_sql.create import open_table
 from memwal_sql.maintain.compact.compactor import Extent
-from memwal_sql.maintain.gc.collector import DEFAULT_GRACE
 from memwal_sql.table import Table
+from memwal_sql.table.table import DEFAULT_GRACE
 
 _DESCRIPTION = "spark.job.description"
 S = TypeVar("S")
@@ -29,7 +29,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True)
-class _Place:
+class _TableAddress:
     """A table that any process can open."""
 
     uri: str
@@ -47,10 +47,10 @@ def merge(
 
     Returns how many generations were merged, by region id.
     """
-    place = _place(uri, storage_options)
-    work = partial(_done, place, Table.merge_share)
+    address = _address(uri, storage_options)
+    work = partial(_done, address, Table.merge_share)
     run = partial(map_shares, spark, f"merging into {uri}", work=work)
-    return place.open().merge_in_tasks(run, parallelism(spark))
+    return address.open().merge_in_tasks(run, parallelism(spark))
 
 
 def add_columns(
@@ -61,10 +61,10 @@ def add_columns(
 ) -> None:
     """Add columns of SQL expressions over the row, as `Table.add_columns` does; tasks compute
     them for the fragments of the base table."""
-    place = _place(uri, storage_options)
-    work = partial(_done, place, Table.compute_columns)
+    address = _address(uri, storage_options)
+    work = partial(_done, address, Table.compute_columns)
     run = partial(map_shares, spark, f"computing columns of {uri}", work=work)
-    place.open().add_columns_in_tasks(columns, run, parallelism(spark))
+    address.open().add_columns_in_tasks(columns, run, parallelism(spark))
 
 
 def build_indexes(
@@ -74,11 +74,11 @@ def build_indexes(
 
     Returns for every index whether it was behind: 1 or 0.
     """
-    place = _place(uri, storage_options)
-    names = place.open().indexes()["name"].to_pylist()
+    address = _address(uri, storage_options)
+    names = address.open().indexes()["name"].to_pylist()
     return _run(
         spark,
-        place,
+        address,
         "indexing",
         "indexes",
         names,
@@ -92,11 +92,11 @@ def compact(spark: SparkSession, uri: str, storage_options: Mapping[str, str] | 
 
     Returns how many fragments were rewritten.
     """
-    place = _place(uri, storage_options)
-    compactor = place.open().compactor()
+    address = _address(uri, storage_options)
+    compactor = address.open().compactor()
     tasks = compactor.plan(Extent())
     text = f"compacting {uri}, {len(tasks)} groups of fragments"
-    work = partial(_done, place, lambda table, task: table.compactor().execute(task))
+    work = partial(_done, address, lambda table, task: table.compactor().execute(task))
     return compactor.commit(map_shares(spark, text, tasks, work))
 
 
@@ -104,9 +104,9 @@ def snapshot_regions(
     spark: SparkSession, uri: str, storage_options: Mapping[str, str] | None = None
 ) -> int:
     """Record the state of all regions; returns the base table version that has the record."""
-    place = _place(uri, storage_options)
+    address = _address(uri, storage_options)
     done = _run(
-        spark, place, "recording", "table", ["regions"], lambda table, _: table.snapshot_regions()
+        spark, address, "recording", "table", ["regions"], lambda table, _: table.snapshot_regions()
     )
     return done["regions"]
 
@@ -119,12 +119,12 @@ def collect_garbage(
     older_than: timedelta = DEFAULT_GRACE,
 ) -> int:
     """Delete files that no reader needs; returns how many."""
-    place = _place(uri, storage_options)
+    address = _address(uri, storage_options)
 
     def work(table: Table, _: str) -> int:
         return int(table.collect_garbage(older_than=older_than).num_rows)
 
-    return _run(spark, place, "collecting", "table", ["garbage"], work)["garbage"]
+    return _run(spark, address, "collecting", "table", ["garbage"], work)["garbage"]
 
 
 def parallelism(spark: SparkSession) -> int:
@@ -132,21 +132,21 @@ def parallelism(spark: SparkSession) -> int:
     return max(2, spark.sparkContext.defaultParallelism)
 
 
-def _place(uri: str, storage_options: Mapping[str, str] | None) -> _Place:
-    return _Place(uri, tuple(sorted((storage_options or {}).items())))
+def _address(uri: str, storage_options: Mapping[str, str] | None) -> _TableAddress:
+    return _TableAddress(uri, tuple(sorted((storage_options or {}).items())))
 
 
 def _run(
     spark: SparkSession,
-    place: _Place,
+    address: _TableAddress,
     verb: str,
     noun: str,
     items: Sequence[str],
     work: Callable[[Table, str], int],
 ) -> dict[str, int]:
     """Call `work` for every item in a task of its own."""
-    text = f"{verb} {place.uri}, {len(items)} {noun}"
-    done = map_shares(spark, text, items, partial(_done, place, work))
+    text = f"{verb} {address.uri}, {len(items)} {noun}"
+    done = map_shares(spark, text, items, partial(_done, address, work))
     return dict(zip(items, done, strict=True))
 
 
@@ -176,5 +176,5 @@ def _worked(
         yield pa.record_batch({"result": pa.array(results, pa.binary())})
 
 
-def _done(place: _Place, work: Callable[[Table, S], R], share: S) -> R:
-    return work(place.open(), share)
+def _done(address: _TableAddress, work: Callable[[Table, S], R], share: S) -> R:
+    return work(address.open(), share)

@@ -17,9 +17,9 @@ from pyspark.sql.types import StructType
 from exec_nodes.base.brief import shortened
 from memwal_native.syntax import SqlParser
 from memwal_sql.errors import InvalidCallError, MemWalError
+from memwal_sql.registration import mount
 from memwal_sql.session.clauses import check_names_differ
 from memwal_sql.session.errors import memwal_errors
-from memwal_sql.session.register import register
 from memwal_sql.spark.options import Options
 from memwal_sql.spark.tables import table_of
 from memwal_sql.spark.types import arrow_schema, as_spark
@@ -75,7 +75,7 @@ def _frame(options: Options, query: str) -> tuple[datafusion.SessionContext, dat
     name = options.values.get("name", _DEFAULT_NAME)
     context = datafusion.SessionContext()
     table = table_of(options, options.number("version"))
-    register(context, name, table, consistency=options.consistency)
+    mount(context, name, table, consistency=options.consistency)
     try:
         with memwal_errors():
             return context, context.sql_with_options(query, _ONLY_READS)

@@ -24,17 +24,17 @@ from pyspark.sql.types import StructType
 
 from exec_nodes.evolution.known import NO_IDS
 from exec_nodes.lance.scan import row_bytes
-from exec_nodes.node import Node
+from exec_nodes.node import Node, opened
 from memwal_sql.errors import InvalidCallError, SourceGoneError
 from memwal_sql.read.pinned import PinnedSnapshot
-from memwal_sql.read.planning import Planner, opened, scan, stream
+from memwal_sql.read.planning import scan, stream
 from memwal_sql.session.filter_text import datafusion_scan, implied, pushed_filters
 from memwal_sql.session.scalar_functions import analyzed
 from memwal_sql.spark.options import Options
 from memwal_sql.spark.tables import pinned_table_of, table_of
 from memwal_sql.spark.types import arrow_schema, as_spark
 from memwal_sql.state.base_table import BaseTable
-from planner.model import Query, Snapshot
+from planner.model import Planner, Query, Snapshot
 from planner.plan import MAX_LOOKUP_KEYS
 from planner.predicates.expr import Predicate
 from planner.predicates.tuple_domain import key_equalities
@@ -47,7 +47,7 @@ _GONE = (
     'were merged and collected since: load them again, spark.read.format("memwal").load(...), and '
     "create the views over them again; to run the same query again does not help"
 )
-Part = TypeVar("Part", bound=Hashable)
+Item = TypeVar("Item", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,11 @@ class Share(InputPartition):
     whole: bool = False
 
 
-Parts = Mapping[tuple[bool, int], int]
+PartSizes = Mapping[tuple[bool, int], int]
 """Rows by part: a fragment of the base, as (True, its id), or a region, as (False, its place)."""
 
 
-def parts_of(options: Options, pinned: PinnedSnapshot) -> Parts:
+def parts_of(options: Options, pinned: PinnedSnapshot) -> PartSizes:
     """The parts of a snapshot that tasks can share."""
     base = pinned_table_of(options).base(pinned.version)
     parts: dict[tuple[bool, int], int] = {}
@@ -78,7 +78,7 @@ def parts_of(options: Options, pinned: PinnedSnapshot) -> Parts:
     return parts
 
 
-def shares_of(pinned: PinnedSnapshot, parts: Parts, tasks: int) -> list[Share]:
+def shares_of(pinned: PinnedSnapshot, parts: PartSizes, tasks: int) -> list[Share]:
     """The parts in at most so many shares of about the same size."""
     return [
         Share(
@@ -165,6 +165,8 @@ class BatchReader(DataSourceReader):
 class ShareTable:
     """One task's share of a pinned snapshot, as scans want a table."""
 
+    answers = None
+
     def __init__(self, options: Options, share: Share, schema: pa.Schema) -> None:
         self._table = pinned_table_of(options)
         self._share = share
@@ -204,11 +206,11 @@ class ShareTable:
         raise InvalidCallError("a share of a snapshot takes no rows")
 
 
-def deal(parts: Mapping[Part, int], shares: int) -> list[list[Part]]:
-    """The parts, with their sizes, in at most `shares` shares of about the same size."""
-    dealt: list[tuple[int, int, list[Part]]] = [(0, number, []) for number in range(shares)]
-    for part, size in sorted(parts.items(), key=lambda part: -part[1]):
+def deal(items: Mapping[Item, int], shares: int) -> list[list[Item]]:
+    """The items, with their sizes, in at most `shares` shares of about the same size."""
+    dealt: list[tuple[int, int, list[Item]]] = [(0, number, []) for number in range(shares)]
+    for item, size in sorted(items.items(), key=lambda item: -item[1]):
         size_so_far, number, share = heapq.heappop(dealt)
-        share.append(part)
+        share.append(item)
         heapq.heappush(dealt, (size_so_far + size, number, share))
     return [share for _, _, share in sorted(dealt) if share]

@@ -34,8 +34,8 @@ def repartition_by_region(
     and larger files, and rows of one key never meet from two tasks. It costs a shuffle.
 
     Args:
-        uri: the table that `frame` is going to be written to; it must exist. partitions: their
-            number; Spark's own number by default.
+        uri: the table that `frame` is going to be written to; it must exist.
+        partitions: their number; Spark's own number by default.
     """
     table = open_table(uri, storage_options=dict(storage_options) if storage_options else None)
     spec = routing_spec(table.info)

@@ -23,13 +23,8 @@ from memwal_sql.errors import InvalidCallError
 from memwal_sql.read.planning import stream
 from memwal_sql.read.snapshots import Consistency
 from memwal_sql.search import request
-from memwal_sql.search.request import (
-    DEFAULT_K,
-    HybridOptions,
-    Search,
-    TextOptions,
-    VectorOptions,
-)
+from memwal_sql.search.options import DEFAULT_K, HybridOptions, TextOptions, VectorOptions
+from memwal_sql.search.request import Search
 from memwal_sql.session.filter_text import prefilters
 from memwal_sql.session.scalar_functions import analyzed
 from memwal_sql.spark.maintenance import map_shares, parallelism

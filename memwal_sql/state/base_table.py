@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from threading import Lock
 from typing import Any
 from urllib.parse import quote
@@ -32,11 +33,16 @@ from memwal_sql.storage.base.field_ids import field_ids
 from memwal_sql.storage.base.index_identity import is_own
 from memwal_sql.storage.base.indexes import BaseIndexes
 from memwal_sql.storage.base.manifest import OTHER_VERSION, read_etag, read_tags
-from memwal_sql.storage.base.memwal_index import FoundDetails, IndexDetails, read_details
+from memwal_sql.storage.base.memwal_index import (
+    FoundDetails,
+    IndexDetails,
+    read_details,
+    read_details_at,
+)
 from memwal_sql.storage.base.sessions import BaseSession
-from memwal_sql.storage.cache.copies import copy_of_base
 from memwal_sql.storage.decoding import decoding
-from memwal_sql.storage.objects.concurrent import ask_remote
+from memwal_sql.storage.objects.concurrent import ask_remote, map_remote
+from memwal_sql.storage.objects.local import FileStamp
 from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, base_manifest_path, base_manifest_path_v1
 from memwal_sql.storage.records.table import check_incarnation, made_again
@@ -193,9 +199,7 @@ def stored_columns(dataset: Any) -> pa.Schema:
 def _source(
     context: TableContext, dataset: Any, details: FoundDetails, info: TableInfo
 ) -> LanceSource:
-    store, table = context.store, context.identity
-    copy = copy_of_base(context.cache, store, table, dataset, details.etag, details.path)
-    return LanceSource.base(dataset, info, etag=details.rows_tag, read_file=store.get, copy=copy)
+    return LanceSource.base(dataset, info, etag=details.rows_tag, read_file=context.store.get)
 
 
 class BaseTracker:
@@ -206,25 +210,21 @@ class BaseTracker:
     """
 
     def __init__(
-        self, context: TableContext, dataset: Any, clock: Callable[[], float] = time.monotonic
+        self, context: TableContext, loaded: BaseTable, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._context = context
         self._clock = clock
         self._checked = clock()
-        self._session = BaseSession(dataset.session())
+        self._session = BaseSession(loaded.dataset.session())
         self._lock = Lock()
-        self._loaded = load_base(context, dataset)
-        self._path = _names(self._loaded)
-        self._stamps: dict[int, Hashable | None] = {dataset.version: self._loaded.found.stamp}
+        self._loaded = loaded
+        self._path = _names(loaded)
+        self._stamps: dict[int, Hashable | None] = {loaded.version: loaded.found.stamp}
 
     @property
     def loaded(self) -> BaseTable:
         """The latest version loaded so far, without a request."""
-        loaded = self._loaded
-        if self._context.cache is not None and loaded.source.is_lost:
-            source = _source(self._context, loaded.dataset, loaded.found, loaded.info)
-            self._loaded = loaded = replace(loaded, source=source)
-        return loaded
+        return self._loaded
 
     def latest(self) -> BaseTable:
         """The latest version in the store."""
@@ -278,9 +278,50 @@ class BaseTracker:
         """Whether there is such a version, at the price of a probe."""
         return self._context.store.exists(self._path(version))
 
+    def newest_of(
+        self,
+        version: int,
+        details: FoundDetails,
+        follows: Callable[[FoundDetails, FoundDetails], bool],
+    ) -> tuple[int, FoundDetails] | None:
+        """The newest version, and what was found in it, step by step from a version with its
+        `details`. None if there is another version under its number by now, or if one of them does
+        not follow the one before, which `follows` says of a version and the one before. Raises
+        NotFoundError for a version that was cleaned up."""
+        # A table that was deleted and made again has versions of its own under these numbers.
+        if read_etag(self._context.store, version) != details.etag:
+            return None
+        while self.is_there(version + 1):
+            newer = read_details_at(self._context.store, version + 1)
+            if newer is None or not follows(newer, details):
+                return None
+            version, details = version + 1, newer
+        return version, details
+
+    def preserves_rows(self, version: int, etag: str, last: BaseTable) -> bool:
+        """Whether `last`, and each version between, has preserved the rows of the one before, from
+        a version with this `etag` on, which may be another one by now. They are read at once.
+        Raises NotFoundError for one that was cleaned up."""
+        store = self._context.store
+        read = partial(read_details_at, store)
+        steps = [*map_remote(store.remote, read, range(version, last.version)), last.found]
+        return (steps[0] is not None and steps[0].etag == etag) and all(
+            older is not None and newer is not None and newer.preserves_rows_of(older)
+            for older, newer in pairwise(steps)
+        )
+
+    def checked_file(self, version: int) -> tuple[str, str, FileStamp, float] | None:
+        """What `is_replaced` asks on a local disk about a version that it has said to be as it was:
+        the paths of the next version and of this one, its stamp, and for how many seconds that
+        suffices."""
+        stamp = self._stamps.get(version)
+        if not isinstance(stamp, FileStamp):
+            return None
+        left = _FULL_CHECK_SECONDS - (self._clock() - self._checked)
+        return self._path(version + 1), self._path(version), stamp, left
+
     def is_replaced(self, version: int) -> bool:
-        """Whether there may be a newer version than one that was there, or another one under its
-        number, at the price of two probes.
+        """Whether a newer version may exist, or another one may have its number: two requests.
 
         Lance's cleanup may have removed version + 1; then it removed this one as well. Asked side
         by side, a cleanup between the two may pass unnoticed until the next full check: it hides no

@@ -12,9 +12,6 @@ import pyarrow as pa
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.resident.store import Scope
 from memwal_sql.state.known_verdicts import is_committed_by_any_region
-from memwal_sql.storage.cache.disk_cache import DiskCache
-from memwal_sql.storage.cache.settings import CACHE
-from memwal_sql.storage.format_versions import TRANSACTIONS
 from memwal_sql.storage.objects.concurrent import seconds
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.objects.protocol import ObjectStore
@@ -28,8 +25,9 @@ from memwal_sql.storage.wal.log import Wal
 class TableContext:
     """A table's place, its store and its resident artefacts.
 
-    `first_version` is the etag of version 1 as long as it exists: it distinguishes a table that
-        native code made, and that has no record, from an earlier one at the same place.
+    Attributes:
+        first_version: the etag of version 1 as long as it exists: it distinguishes a table that
+            native code made, and that has no record, from an earlier one at the same place.
     """
 
     uri: str
@@ -56,10 +54,9 @@ class TableContext:
 
     @property
     def takes_transactions(self) -> bool:
-        """Whether every reader and writer of the table knows transactions."""
-        if self.record is None or self.record.is_raising:
-            return False
-        return self.record.needs.writer >= TRANSACTIONS
+        """Whether every reader and writer of the table knows transactions. One that Lance or
+        LanceDB has made has no record."""
+        return self.record is not None
 
     @lazy_property
     def verdicts(self) -> Verdicts:
@@ -80,13 +77,6 @@ class TableContext:
     def wal(self, region_id: UUID, columns: pa.Schema | None = None) -> Wal:
         """The log of a region, see `Wal`."""
         return Wal(self.store, region_id, columns, self.verdicts)
-
-    @lazy_property
-    def cache(self) -> DiskCache | None:
-        """Where copies of its files are kept on a local disk; None where they are on one, or where
-        nothing tells the table from others that were or will be at its place."""
-        is_known = self.record is not None or self.first_version is not None
-        return CACHE.get() if self.store.remote and is_known else None
 
     @property
     def incarnation(self) -> UUID:

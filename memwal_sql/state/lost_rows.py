@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from memwal_native import void_questions
+
 
 class LostRows:
     """Counts the buffered writers of this process that failed with rows which readers may have
@@ -13,6 +15,7 @@ class LostRows:
     def note(self) -> None:
         """Count one more; of two at once one may be missed, as only a change counts."""
         self.count += 1
+        void_questions()
 
 
 LOST = LostRows()

@@ -145,6 +145,11 @@ class MemTable:
         keep[superseded] = False
         return table.filter(pa.array(keep))
 
+    def rows_from(self, start: int) -> list[pa.RecordBatch]:
+        """The rows from a position on, in the order of appending."""
+        rows = pa.Table.from_batches(self._rows.batches, self.schema).slice(start)
+        return list(rows.to_batches())
+
     def _keys(self, batch: pa.RecordBatch) -> list[pa.Array]:
         return [batch.column(place) for place in self._key_places]
 

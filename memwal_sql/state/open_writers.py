@@ -6,15 +6,19 @@ again at the same place is another one, and has none of the writers of the first
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import os
-from threading import Lock
+import traceback
+from functools import partial
+from threading import Lock, RLock
 from typing import Any, Protocol
 from uuid import UUID
 from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
+from exec_nodes.base.threads import lost_at_exit, start_call
 from memwal_sql.errors import RepairError, TableReplacedError
 from memwal_sql.state.tail import Tail
 
@@ -55,16 +59,17 @@ class OpenRegion(Protocol):
 
 
 class OpenTable(Protocol):
-    """The writer of a table, `write.table_writer.TableWriter`."""
+    """The writer of a table, `write.table_writer.TableWriter`.
+
+    Attributes:
+        routes: whether rows of every region can be written.
+    """
 
     pid: int
     identity: Identity
     columns: pa.Schema
     of_insert: bool
-
-    @property
-    def routes(self) -> bool:
-        """Whether rows of every region can be written."""
+    routes: bool
 
     @property
     def usable(self) -> bool:
@@ -196,6 +201,32 @@ def unregister_table(writer: OpenTable) -> None:
     with _lock:
         for number in [number for number, registered in _tables.items() if registered is writer]:
             del _tables[number]
+
+
+UNWRITTEN: set[OpenTable] = set()
+"""Writers with buffered rows, which live until these are in the log, even if nobody closes them."""
+
+UNWRITTEN_LOCK = RLock()
+
+
+@atexit.register
+def _close_unwritten() -> None:
+    """Write buffered rows at the end of the interpreter, whose other threads have ended. They are
+    written by threads that the exit waits for, as a store may hang."""
+    for writer in tuple(UNWRITTEN):
+        close = partial(_close, writer)
+        try:
+            start_call(close, f"writes of {writer.identity[0]}")
+        except RuntimeError:  # from Python 3.12 on, where no thread is idle
+            close()
+
+
+def _close(writer: OpenTable) -> None:
+    try:
+        writer.close()
+    except Exception as error:
+        traceback.print_exception(error)  # nobody else hears of it
+        lost_at_exit(f"buffered rows of {writer.identity[0]} were not written: {error}")
 
 
 def _note_claim(key: tuple[int, Identity, UUID], epoch: int) -> None:

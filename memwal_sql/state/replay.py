@@ -13,7 +13,7 @@ from memwal_sql.state.batch_marks import decode_mark
 from memwal_sql.state.entry_rows import entry_rows
 from memwal_sql.state.memtable import FindTexts, MemTable
 from memwal_sql.state.tail import Mark
-from memwal_sql.storage.records.intent import MOST_NOTES, Note, TransactionName
+from memwal_sql.storage.records.intent import MOST_NOTES, Intent, Note, TransactionName
 from memwal_sql.storage.wal.log import Wal, WalEntry
 from memwal_sql.storage.wal.order import Order
 from planner.model import TableInfo
@@ -62,7 +62,8 @@ class Replay:
     off while they were written, that no fence has recorded as skipped, and above which no row was
     written: the claimer may skip them if it records that in a fence. Intents that are not committed
     are passed over, their generation too. `fence` is the last position of a claim's fence. `notes`
-    say of intents, by position, if they count, where no entry behind them does.
+    say of intents, by position, if they count, where no entry behind them does. `last_intent` is
+    set if nothing but fences follows it.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Replay:
         self.memtables = list(memtables)
         self.notes = {note.position: note for note in notes}
         self.fence = 0
+        self.last_intent: Intent | None = None
         self._wal = wal
         self._current_generation = current_generation
         self._make = make
@@ -147,6 +149,8 @@ class Replay:
                 into.last_position = position
                 into.entries += 1
         if isinstance(entry, WalEntry):
+            if entry.batch is not None or entry.intent is not None:
+                self.last_intent = entry.intent
             self._note(entry)
 
     def _note(self, entry: WalEntry) -> None:

@@ -42,12 +42,14 @@ class Tail:
             it does not count.
         fence: the last position of a claim's fence up to there, 0 without one.
         marks: the committed intents that are new in this look, ascending by position.
+        is_quiet: whether no entry was passed over, which may count after all.
     """
 
     memtables: tuple[MemTableSource, ...] = ()
     end: int = 0
     fence: int = 0
     marks: tuple[Mark, ...] = ()
+    is_quiet: bool = True
 
     def before(self, mark: Mark) -> Tail:
         """The rows that were there before an intent."""

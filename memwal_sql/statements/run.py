@@ -1,13 +1,17 @@
 """`mw.sql`: runs the statements of DataFusion, and those that this package adds."""
 
 from collections.abc import Collection, Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 import datafusion
+import pyarrow as pa
 
+from exec_nodes.node import draw
 from memwal_native import syntax
 from memwal_sql.errors import InvalidCallError, UnsupportedError
+from memwal_sql.session.provider import general_plans
 from memwal_sql.session.table_functions import REQUIRED, search_functions
 from memwal_sql.statements.allowed import (
     ALL,
@@ -149,7 +153,7 @@ def _answered(
         session = search_functions(ctx)
         described = Description(None, session.actor, text, session.atomic == REQUIRED)
         make = partial(Reading, ctx, parameters, change.target)
-        with change.target.same_columns():
+        with change.target.naming_changed_columns():
             rows = change.run(make, session.isolation, described)
         if (transaction := open_transaction(ctx)) is not None:
             transaction.note(text)
@@ -233,29 +237,40 @@ def _explain(
     """The plan of a query, or of the query that finds the rows that a statement changes."""
     explained = parsed(parser_of(ctx), statement.source.since(statement.sql.explained))
     word, analyzes = explained.sql.word, statement.sql.analyzes
+    text = statement.source.text
+    options = text[statement.sql.part.start : statement.sql.explained].upper().split()
+    is_verbose = "VERBOSE" in options
     change = _change(ctx, explained)
     if change is None and (word in _CHANGES or word in _WITHOUT_PLAN):
         message = "EXPLAIN shows plans of queries, and of changes of rows of MemWAL tables"
         raise explained.unsupported(message, explained.sql.part.start)
     if change is None:
         plan = query_frame(ctx, statement.source, parameters)
-        return plan if analyzes else _plan(ctx, plan)
+        return plan if analyzes else _plan(ctx, plan, is_verbose)
     if analyzes:
         raise UnsupportedError(
             f"EXPLAIN ANALYZE would run the {word}: EXPLAIN shows how it finds its rows"
         )
     start = explained.sql.part.start if explained.sql.ctes is None else explained.sql.ctes.start
-    prefix = statement.source.text[statement.sql.part.start : start]
+    prefix = text[statement.sql.part.start : start]
     query = f"{prefix} {change.target.ctes} {change.query}"
-    return _plan(ctx, query_frame(ctx, query, parameters, change.target.strong))
+    frame = query_frame(ctx, query, parameters, change.target.strong)
+    return _plan(ctx, frame, is_verbose)
 
 
-def _plan(ctx: datafusion.SessionContext, explained: datafusion.DataFrame) -> datafusion.DataFrame:
-    """The rows of EXPLAIN, without the names that tables have only within the statement."""
-    with planning_errors():
+def _plan(
+    ctx: datafusion.SessionContext, explained: datafusion.DataFrame, is_verbose: bool
+) -> datafusion.DataFrame:
+    """The rows of EXPLAIN, without the names that tables have only within the statement; if it
+    `is_verbose`, of scans of live rows also what would read the files."""
+    with planning_errors(), general_plans() if is_verbose else nullcontext(()) as general:
         rows = explained.to_arrow_table()
-    texts = [without_insides(text) for text in rows["plan"].to_pylist()]
-    return answer(ctx, rows.set_column(1, rows.schema.field("plan"), [texts]))
+    kinds, plans = rows["plan_type"].to_pylist(), rows["plan"].to_pylist()
+    for name, node in general:
+        kinds.append(f"physical_plan of {name} without live rows")
+        plans.append(draw(node))
+    columns = [kinds, list(map(without_insides, plans))]
+    return answer(ctx, pa.table(columns, schema=rows.schema))
 
 
 class SessionContext(datafusion.SessionContext):

@@ -39,7 +39,8 @@ def run_transaction_word(
         level = tree.level or functions.isolation
         begun = OpenTransaction(actor=functions.actor, isolation=level)
         begun.reads_only = tree.reads_only
-        functions.slot.open, functions.slot.begin_refused = begun, False
+        functions.slot.put(begun)
+        functions.slot.begin_refused = False
         return pa.table({})
     if transaction is None:
         was_refused, functions.slot.begin_refused = functions.slot.begin_refused, False
@@ -47,7 +48,7 @@ def run_transaction_word(
             return pa.table({})
         why = "the BEGIN was refused, so " if was_refused else ""
         raise statement.error(f"{why}no transaction is open: BEGIN begins one", at)
-    functions.slot.open = None
+    functions.slot.put(None)
     if tree.action == "ROLLBACK":
         transaction.rollback()
         return pa.table({})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from types import FunctionType
+from types import MethodType
 from typing import Any
 
 import datafusion
@@ -13,11 +13,6 @@ from datafusion.record_batch import RecordBatch, RecordBatchStream
 
 from memwal_sql.statements.queries.places import errors_of_calls
 from memwal_sql.statements.queries.planning import planning_errors
-
-
-class TypedErrorFrame(datafusion.DataFrame):
-    """A DataFusion DataFrame that raises MemWalError where DataFusion raises a bare exception. So
-    do the frames and streams that its methods return."""
 
 
 class _Stream(RecordBatchStream):
@@ -55,7 +50,16 @@ def _ours(result: Any) -> Any:
     return _Stream(result.rbs) if isinstance(result, RecordBatchStream) else result
 
 
-# Every method is wrapped, as DataFusion returns frames of its own class.
-for _name, _method in vars(datafusion.DataFrame).items():
-    if isinstance(_method, FunctionType) and _name != "__init__":
-        setattr(TypedErrorFrame, _name, _with_errors(_method))
+class TypedErrorFrame(datafusion.DataFrame):
+    """A DataFusion DataFrame that raises MemWalError where DataFusion raises a bare exception. So
+    do the frames and streams that its methods return, which DataFusion makes of its own classes."""
+
+    def __getattribute__(self, name: str) -> Any:
+        attribute = super().__getattribute__(name)
+        return _with_errors(attribute) if isinstance(attribute, MethodType) else attribute
+
+    # Python finds these on the class alone.
+    __getitem__ = _with_errors(datafusion.DataFrame.__getitem__)
+    __repr__ = _with_errors(datafusion.DataFrame.__repr__)
+    __iter__ = _with_errors(datafusion.DataFrame.__iter__)
+    __aiter__ = _with_errors(datafusion.DataFrame.__aiter__)

@@ -1,12 +1,11 @@
-"""The versions of the format that this package knows, and those that a table needs.
+"""The version of the format that this package knows, and those that a table needs.
 
 Every record says which version it has. The record `table` also says the least version that readers
 and writers of the table must know, so that a format that only writers must know, or that nobody has
-written yet, shuts nobody out. Who raises them puts the next record, commits a version of the base
-table, claims every region, and says in another record that this is done (`legacy/raising`). Readers
-look at the record when they meet a new base version; writers once a claim's epoch is committed, and
-before a flush or a job commits anything. So a package that is too old, and has the table open, is
-either fenced or refused; 0.1.0 looks when it opens a table, and never again.
+written yet, shuts nobody out. A newer package that raises them puts the next record, commits a
+version of the base table and claims every region. Readers look at the record when they meet a new
+base version; writers once a claim's epoch is committed, and before a flush or a job commits
+anything. So a package that is too old, and has the table open, is either fenced or refused.
 """
 
 from __future__ import annotations
@@ -20,11 +19,9 @@ from memwal_sql.errors import UnknownFormatError
 from memwal_sql.storage.decoding import whole_number
 from memwal_sql.version import __version__
 
-OLDEST_VERSION = 1
 FORMAT_VERSION = 2
-"""This package reads and writes the versions from the oldest to this one."""
-TRANSACTIONS = 2
-"""The version whose readers and writers know intents and the records of transactions."""
+"""The version that this package reads and writes. Version 1 knew no transactions, and was never
+released."""
 
 _PACKAGE = re.compile(r"[0-9]+(\.[0-9A-Za-z]+){1,5}")
 
@@ -34,25 +31,19 @@ class Needs:
     """The least version that readers and writers of a table must know, and the version of
     memwal_sql that said so, where it told its own."""
 
-    reader: int = OLDEST_VERSION
-    writer: int = OLDEST_VERSION
+    reader: int = FORMAT_VERSION
+    writer: int = FORMAT_VERSION
     package: str | None = None
 
 
-def stamp(version: int = OLDEST_VERSION) -> dict[str, Any]:
-    """The version fields of a record. All that 0.1.0 knows keep the oldest version, as its readers
-    take no other. The record `table` has a newer one where they must not read the table."""
-    return {"format_version": version, "package": __version__}
+def stamp() -> dict[str, Any]:
+    """The version fields of a record."""
+    return {"format_version": FORMAT_VERSION, "package": __version__}
 
 
 def stamp_of_table() -> dict[str, Any]:
-    """The versions in the record `table` of a table that takes transactions. 0.1.0 looks at the
-    record's own version alone."""
-    return {
-        **stamp(TRANSACTIONS),
-        "reader_version": TRANSACTIONS,
-        "writer_version": TRANSACTIONS,
-    }
+    """The version fields of the record `table`."""
+    return {**stamp(), "reader_version": FORMAT_VERSION, "writer_version": FORMAT_VERSION}
 
 
 def check_record_version(path: str, content: Mapping[str, Any]) -> None:
@@ -61,24 +52,24 @@ def check_record_version(path: str, content: Mapping[str, Any]) -> None:
     To be called within `decoding`.
     """
     version = whole_number(content["format_version"])
-    if OLDEST_VERSION <= version <= FORMAT_VERSION:
+    if version == FORMAT_VERSION:
         return
     package = _package(content)
-    knows = f"memwal_sql {__version__} knows {_supported()}"
+    knows = f"memwal_sql {__version__} knows {FORMAT_VERSION}"
     if version > FORMAT_VERSION:
         raise UnknownFormatError(
             f"{path} has format version {version}, and {knows}: install {_newer(package)}"
         )
     raise UnknownFormatError(
-        f"{path} has format version {version}, which is from before those that are known "
+        f"{path} has format version {version}, which is from before the one that is known "
         f"({knows}): use {f'memwal_sql {package}' if package else 'the version'} that wrote it"
     )
 
 
 def needs_of(content: Mapping[str, Any]) -> Needs:
-    """The versions that a record `table` asks for; tables of 0.1.0 name none. Within `decoding`."""
-    reader = whole_number(content.get("reader_version", OLDEST_VERSION), OLDEST_VERSION)
-    writer = whole_number(content.get("writer_version", reader), OLDEST_VERSION)
+    """The versions that a record `table` asks for. Within `decoding`."""
+    reader = whole_number(content["reader_version"], FORMAT_VERSION)
+    writer = whole_number(content["writer_version"], FORMAT_VERSION)
     return Needs(reader, writer, _package(content))
 
 
@@ -87,20 +78,14 @@ def check_needs(uri: str, needs: Needs, *, writes: bool) -> None:
     if needs.reader > FORMAT_VERSION:
         raise UnknownFormatError(
             f"{uri} is to be read by format version {needs.reader} or newer, and memwal_sql "
-            f"{__version__} knows {_supported()}: install {_newer(needs.package)}"
+            f"{__version__} knows {FORMAT_VERSION}: install {_newer(needs.package)}"
         )
     if writes and needs.writer > FORMAT_VERSION:
         raise UnknownFormatError(
             f"{uri} is to be written by format version {needs.writer} or newer, and memwal_sql "
-            f"{__version__} knows {_supported()}: it may read the table; to write it, install "
+            f"{__version__} knows {FORMAT_VERSION}: it may read the table; to write it, install "
             f"{_newer(needs.package)}"
         )
-
-
-def _supported() -> str:
-    if OLDEST_VERSION == FORMAT_VERSION:
-        return f"{FORMAT_VERSION}"
-    return f"{OLDEST_VERSION} to {FORMAT_VERSION}"
 
 
 def _newer(package: str | None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import cast
 
 import datafusion
@@ -14,51 +13,29 @@ from exec_nodes.keys.keys import KeyBatch
 from memwal_native import MountedTable
 from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.session.errors import memwal_errors
-from memwal_sql.session.provider import TableProvider
-from memwal_sql.table.past import PastTable
-from memwal_sql.table.writing import WrittenTable
-from memwal_sql.write.conditional.resolve import LiveRows, RowChanges
+from memwal_sql.session.provider import SqlTable, TableProvider
+from memwal_sql.table.handle import TableHandle
+from memwal_sql.table.lookups import get_rows
+from memwal_sql.table.writing import change
+from memwal_sql.write.conditional.resolve import RowChanges
 from memwal_sql.write.result import WriteResult
 
 
-class RestoredTable(PastTable, WrittenTable):
-    """Restores of past states."""
-
-    def restore(
-        self,
-        version: int | str | None = None,
-        *,
-        timestamp: datetime | str | None = None,
-        checkpoint: str | None = None,
-    ) -> WriteResult:
-        """Give the table the rows of a past state. Give one of the arguments, which are those of
-        `open_table`.
-
-        Nothing is rolled back: rows that differ are upserted and later rows are deleted, by the
-        writer that INSERT uses. Readers, feeds and logs see ordinary writes, the past stays
-        readable, and another restore can undo this one. The columns do not change: columns added
-        since become null, and dropped ones do not return. Like other statements it loses no
-        concurrent write: rows that others write while it runs are compared again.
-
-        Returns the number of rows written. Raises InvalidCallError for a version without a record
-        of its regions, as that shows the base table alone, and the errors of `TableWriter.upsert`;
-        some regions may have their rows then.
-        """
-        self._check_writable("be restored")
-        past = self.as_of(version, timestamp=timestamp, checkpoint=checkpoint)
-        if past.reads_base_alone:
-            raise InvalidCallError(
-                f"version {past.version} has no record of its regions, so its rows are unknown: "
-                "restore one that has (recorded_regions in table.history()), or a checkpoint"
-            )
-        columns = ByFieldId(past.stored_schema, self._tracker.latest_verified().stored)
-        return self.change(_Difference(self, past, columns).read, self.schema)
+def restore(now: TableHandle, past: TableHandle) -> WriteResult:
+    """See `Table.restore`."""
+    if past.reads_base_alone:
+        raise InvalidCallError(
+            f"version {past.version} has no record of its regions, so its rows are unknown: "
+            "restore one that has (recorded_regions in table.history()), or a checkpoint"
+        )
+    columns = ByFieldId(past.stored_schema, now.tracker.latest_verified().stored)
+    return change(now, _Difference(now, past, columns).read, now.schema)
 
 
 class _Difference:
     """The changes that give the current table the rows of an earlier version."""
 
-    def __init__(self, now: RestoredTable, past: RestoredTable, columns: ByFieldId) -> None:
+    def __init__(self, now: TableHandle, past: TableHandle, columns: ByFieldId) -> None:
         self._now = now
         self._past = past
         self._columns = columns
@@ -77,7 +54,7 @@ class _Difference:
         if keys is None:
             return self._all()
         then = keys.rename_columns(list(self._past.primary_key))
-        rows = self._as_now(cast(LiveRows, self._past).get(then))
+        rows = self._as_now(get_rows(self._past, then))
         present = frozenset(KeyBatch(rows.select(keys.column_names)).values)
         gone = [key not in present for key in KeyBatch(keys).values]
         return RowChanges(rows, keys.filter(pa.array(np.array(gone, np.bool_))))
@@ -85,7 +62,7 @@ class _Difference:
     def _all(self) -> RowChanges:
         context = datafusion.SessionContext()
         for name, table in (("past", self._past), ("now", self._now)):
-            context.register_table(name, MountedTable(TableProvider(None, table)))
+            context.register_table(name, MountedTable(TableProvider(None, cast(SqlTable, table))))
         keys = [(_quoted(self._names[name]), _quoted(name)) for name in self._now.primary_key]
         same_key = " AND ".join(f"past.{then} = now.{now}" for then, now in keys)
         differs = " OR ".join([f"now.{keys[0][1]} IS NULL", *map(self._differs, self._schema)])

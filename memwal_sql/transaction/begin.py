@@ -12,7 +12,7 @@ from memwal_sql.state.open_writers import live_table_writer
 from memwal_sql.table import Table
 from memwal_sql.transaction.table_inside import TableInside
 from memwal_sql.write.conditional.recent import Cut
-from memwal_sql.write.region_writer import RegionWriter
+from memwal_sql.write.region_writer import RegionWriter, landed_cuts
 from memwal_sql.write.table_writer import TableWriter
 
 
@@ -39,7 +39,8 @@ class Joined:
 def join(tables: Sequence[Table], earlier: Sequence[Joined] = ()) -> list[Joined]:
     """The tables in one state, which has every transaction in all of them or in none, and in those
     that have joined earlier. Raises ConflictError where others have written those since."""
-    cuts = [_open_cuts(table) for table in tables]
+    # All are opened before one is waited for.
+    cuts = [landed_cuts(begun) for begun in [_begin_cuts(table) for table in tables]]
     states = one_state([table.collector for table in tables])
     for joined in earlier:
         _check_unmoved(joined)
@@ -68,6 +69,6 @@ def _check_unmoved(joined: Joined) -> None:
         )
 
 
-def _open_cuts(table: Table) -> dict[RegionWriter, Cut]:
+def _begin_cuts(table: Table) -> dict[RegionWriter, Cut]:
     writer = live_table_writer(table.context.identity)
-    return writer.open_cuts() if isinstance(writer, TableWriter) else {}
+    return writer.begin_cuts() if isinstance(writer, TableWriter) else {}

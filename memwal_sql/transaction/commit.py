@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from exec_nodes.evolution.differences import differences
 from exec_nodes.evolution.project import same_columns
-from exec_nodes.keys.keys import key_values
-from memwal_sql.errors import ConflictError, FencedError, ReopenError, UnsupportedError
+from memwal_sql.errors import ConflictError, FencedError, ReopenError
 from memwal_sql.read.one_state import places_now
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.memtable import memtable_schema
@@ -26,17 +25,15 @@ from memwal_sql.storage.records.transactions import (
 )
 from memwal_sql.transaction.begin import Joined
 from memwal_sql.transaction.traces import earlier
+from memwal_sql.write.commit import Share, commit
 from memwal_sql.write.conditional.recent import Cut
-from memwal_sql.write.conditional.resolve import key_names
-from memwal_sql.write.coordinator import AtomicWrite, Description, Participant
-from memwal_sql.write.region_writer import RegionWriter
+from memwal_sql.write.coordinator import AtomicWrite, Description
+from memwal_sql.write.region_writer import RegionWriter, carried
 from memwal_sql.write.table_writer import TableWriter
-
-_SHOWN_KEYS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class _Share:
+class _Staged:
     """What a transaction writes to a table, and where nobody else may have written since it began:
     some regions, or the whole table."""
 
@@ -63,10 +60,6 @@ class _Share:
         return writer
 
 
-_Part = tuple[Participant[RegionWriter], Cut, bool]
-"""A participant, its cut, and whether nothing may have been written to the region after that."""
-
-
 @dataclass(frozen=True, slots=True)
 class Commit:
     """The commit of what a transaction has staged in some tables. One that has written nothing has
@@ -81,27 +74,29 @@ class Commit:
         """The record of the transaction. Raises as `Transaction.commit`."""
         # Regions are claimed in the same order by all.
         joined = sorted(self.joined, key=lambda joined: joined.table.context.identity)
-        shares = [share for share in map(self._share, joined) if not share.is_empty]
-        if all(share.rows is None for share in shares):
-            for share in shares:
-                self._check_places(share)
+        parts = [staged for staged in map(self._staged, joined) if not staged.is_empty]
+        if all(staged.rows is None for staged in parts):
+            for staged in parts:
+                self._check_places(staged)
             if self.serializable:
                 self._check_regions(())
             return self._without_rows()
         remote = self.home.store.remote
-        writers = map_remote(remote, lambda share: share.open_writer(), shares)
+        writers = map_remote(remote, lambda staged: staged.open_writer(), parts)
+        for writer in writers:
+            writer.take_turns_with(other for other in writers if other is not writer)
         try:
             with ExitStack() as rooms:
-                parts: list[_Part] = []
-                for share, writer in zip(shares, writers, strict=True):
-                    parts += self._parts(share, writer, rooms)
+                shares: list[Share] = []
+                for staged, writer in zip(parts, writers, strict=True):
+                    shares += self._shares(staged, writer, rooms)
                 if self.serializable:
-                    self._check_regions({participant.writer.region_id for participant, *_ in parts})
+                    self._check_regions({share.writer.region_id for share in shares})
                 # Now, as a claim may have settled an earlier attempt.
-                attempt = self._attempt(min(p.context.uri for p, *_ in parts))
+                attempt = self._attempt(min(share.context.uri for share in shares))
                 if isinstance(attempt, TransactionRecord):
                     raise self._came_second()
-                return self._land(parts, replace(self.description, id=attempt))
+                return self._land(shares, replace(self.description, id=attempt))
         except FencedError as error:
             if not all(writer.takes_turns for writer in writers):
                 raise
@@ -131,16 +126,8 @@ class Commit:
             raise ConflictError(f"transaction {record.id} was aborted meanwhile: run it again")
         return record
 
-    def _land(self, parts: Sequence[_Part], description: Description) -> TransactionRecord:
-        participants = [participant for participant, _, _ in parts]
-        with ExitStack() as orders:
-            for participant in sorted(participants, key=lambda participant: participant.order):
-                orders.enter_context(participant.writer.order)
-            for participant, cut, stays in parts:
-                self._check(participant, cut, stays=stays)
-            write = AtomicWrite(participants, description)
-            if not all(participant.writer.durable for participant in participants):
-                write.land()  # others may not enqueue meanwhile
+    def _land(self, shares: Sequence[Share], description: Description) -> TransactionRecord:
+        write = cast(AtomicWrite, commit(shares, description, atomic=True))
         record = write.land()
         if not write.is_record_own:
             raise self._came_second()
@@ -152,32 +139,27 @@ class Commit:
             "began: nothing of this one was written; run it again, tx.committed then tells"
         )
 
-    def _share(self, joined: Joined) -> _Share:
+    def _staged(self, joined: Joined) -> _Staged:
         rows, scope = joined.inside.staged(), joined.inside.scope
         stays = frozenset(scope.regions_read) if self.serializable else frozenset[UUID]()
         whole = joined.whole or (self.serializable and scope.has_read_all)
-        return _Share(joined, rows, stays, whole)
+        return _Staged(joined, rows, stays, whole)
 
-    def _parts(self, share: _Share, writer: TableWriter, rooms: ExitStack) -> list[_Part]:
-        joined, rows, stays, whole = share.joined, share.rows, share.stays, share.whole
+    def _shares(self, staged: _Staged, writer: TableWriter, rooms: ExitStack) -> list[Share]:
+        joined, rows, stays, whole = staged.joined, staged.rows, staged.stays, staged.whole
         routed = {}
         if rows is not None:
             rooms.enter_context(writer.room_for(rows.nbytes))
             routed = dict(writer.route(rows))
-        for region, batch in routed.items():
-            if not region.fits(batch):
-                raise UnsupportedError(
-                    f"the {batch.num_rows} rows of the transaction for region {region.region_id} "
-                    f"of {joined.table.uri} do not fit into one MemTable: write fewer at once, or "
-                    "open a writer with larger ones (memtable_rows, memtable_bytes)"
-                )
         of_reads = joined.inside.scope.values_of(stays)
         for region in writer.claim_all() if whole else writer.claim(of_reads):
             if whole or region.region_id in stays:
                 routed.setdefault(region, _no_rows(joined))
         return [
-            (
-                Participant(joined.table.context, region, batch),
+            Share(
+                joined.table.context,
+                region,
+                batch,
                 self._cut(joined, region),
                 whole or region.region_id in stays,
             )
@@ -185,33 +167,44 @@ class Commit:
         ]
 
     def _cut(self, joined: Joined, region: RegionWriter) -> Cut:
-        """The region's cut from the beginning, or one of now, if nothing was written between."""
+        """The region's cut from the beginning, or one of now, if nothing was written between, or if
+        it is known what was."""
         cut = joined.cuts.get(region)
         if cut is not None:
             return cut
         cut = region.open_cut()
         region.flush_wal()  # rows that a buffered writer took before the cut
         end = joined.ends.get(region.region_id, 0)
+        position = None
         # A claim by others may have brought rows that were never in a log.
-        if region.epoch > joined.epochs.get(region.region_id, 0) + 1:
-            raise self._written(joined, region.region_id, end, None)
+        if region.epoch <= joined.epochs.get(region.region_id, 0) + 1:
+            position = self._written_after(joined, region, end)
+            if position is None:
+                return cut
+        cut = carried(joined.cuts, region)
+        if cut is None:
+            raise self._written(joined, region.region_id, end, position)
+        return cut
+
+    def _written_after(self, joined: Joined, region: RegionWriter, end: int) -> int | None:
+        """The first position behind `end` that has rows which count, or nothing any more."""
         wal = joined.table.context.wal(region.region_id)
         for position in range(end + 1, region.end + 1):
             entry = wal.read(position)
             if entry is None or (not entry.is_fence and wal.verdict(entry)):
-                raise self._written(joined, region.region_id, end, position)
-        return cut
+                return position
+        return None
 
-    def _check_places(self, share: _Share) -> None:
+    def _check_places(self, staged: _Staged) -> None:
         """Raise ConflictError where regions that were to stay have been written or claimed since
         the beginning. Nobody need be kept from them: all were as they had been at one time."""
-        joined = share.joined
+        joined = staged.joined
         writer = live_table_writer(joined.table.context.identity)
         if writer is not None:
             writer.sync()  # buffered rows count too
         for region, (end, epoch) in places_now(joined.table.collector).items():
             before = joined.ends.get(region, 0), joined.epochs.get(region, 0)
-            if (share.whole or region in share.stays) and (end, epoch) != before:
+            if (staged.whole or region in staged.stays) and (end, epoch) != before:
                 raise self._written(joined, region, before[0], end)
 
     def _check_regions(self, own: Container[UUID]) -> None:
@@ -236,24 +229,6 @@ class Commit:
             region=region,
             expected=expected,
             found=position,
-        )
-
-    def _check(self, participant: Participant[RegionWriter], cut: Cut, *, stays: bool) -> None:
-        region, table = participant.writer, participant.context.uri
-        region.check_usable()
-        keys = participant.rows.select(list(region.recent.primary_key))
-        lost = region.recent.written(cut, frozenset(key_values(keys.columns)))
-        if not lost and not (stays and region.recent.moved(cut)):
-            return
-        pairs = zip(key_values(keys.columns), key_names(keys), strict=True)
-        names = [name for value, name in pairs if value in lost]
-        shown = f"the keys {sorted(map(repr, names))[:_SHOWN_KEYS]}" if names else "rows"
-        raise ConflictError(
-            f"others wrote {shown} of region {region.region_id} of {table} since the transaction "
-            "began: nothing was written, run it again",
-            frozenset(names),
-            table=table,
-            region=region.region_id,
         )
 
 

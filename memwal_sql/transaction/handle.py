@@ -11,7 +11,13 @@ from typing import NoReturn, Self
 from uuid import UUID
 
 from exec_nodes.base.ticker import Ticks
-from memwal_sql.errors import ConflictError, InvalidCallError, MemWalError, UnsupportedError
+from memwal_sql.errors import (
+    ConflictError,
+    InvalidCallError,
+    MemWalError,
+    TransactionUnknownError,
+    UnsupportedError,
+)
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.objects.concurrent import seconds
 from memwal_sql.storage.records.transactions import (
@@ -29,6 +35,9 @@ from memwal_sql.write.statement import SERIALIZABLE, SNAPSHOT, Isolation, check_
 
 READ_ONLY = "the transaction began with READ ONLY: ROLLBACK, and BEGIN another one"
 _IS_OVER = "the transaction is over: begin another one"
+_IS_UNKNOWN = (
+    "the transaction is over, and it is not known whether it is committed: mw.outcome tells"
+)
 _GIVEN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -112,7 +121,7 @@ class OpenTransaction:
         the rows staged since. A past state stays as it is.
 
         Raises ConflictError if the table joins now, and others have written those used before; and
-        UnsupportedError for a table that older packages may write.
+        UnsupportedError for a table that Lance or LanceDB has made.
         """
         if table.newest_of is None:
             return table
@@ -176,8 +185,10 @@ class OpenTransaction:
 
         Raises ConflictError if others wrote the same keys, or what was to stay, or committed a
         transaction with its id; ReopenError if columns have changed since it began; FencedError if
-        other processes took regions over from a program's own writer; TransactionUnknownError if
-        the store did not say whether the transaction is committed.
+        other processes took regions over from a program's own writer; BackPressureError for lack of
+        room; UnsupportedError for rows of too many regions or too large for one MemTable, and for
+        tables too far apart; TransactionUnknownError if the store did not say whether the
+        transaction is committed.
         """
         with self._commits:  # a second thread gets the answer of the first
             if self.result is not None:
@@ -187,12 +198,14 @@ class OpenTransaction:
                 self._over = True
             try:
                 return self._take(self._commit())
-            except ConflictError as error:
-                CONFLICTS(1, {"table": error.table or self._home.uri})
-                raise
-            finally:
-                if not self.committed:
+            except BaseException as error:
+                if isinstance(error, ConflictError):
+                    CONFLICTS(1, {"table": error.table or self._home.uri})
+                if isinstance(error, Exception) and not isinstance(error, TransactionUnknownError):
                     self.rollback()
+                else:  # an interrupt leaves it open, too
+                    self._end(InvalidCallError(_IS_UNKNOWN))
+                raise
 
     def _commit(self) -> TransactionRecord:
         if not self._joined:

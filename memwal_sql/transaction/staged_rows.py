@@ -13,7 +13,7 @@ from exec_nodes.arrow.large_columns import concatenated
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.state.memtable import MemTable
 from memwal_sql.storage.region.manifest import MOST_GENERATIONS
-from memwal_sql.write.router import Part, RegionKey, Router, active_spec
+from memwal_sql.write.router import RegionKey, RoutedRows, Router, active_spec
 from planner.model import RegionSources, TableInfo
 from planner.regions.ids import new_region_id
 from planner.regions.values import region_name
@@ -36,7 +36,7 @@ class StagedRows:
         self._incarnation = incarnation
         self._spec = spec
         self._router = Router(spec)
-        self._regions: dict[RegionKey, tuple[Part, MemTable]] = {}
+        self._regions: dict[RegionKey, tuple[RoutedRows, MemTable]] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Stage rows in the MemTables' schema."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from memwal_sql.read.inspect import indexes as index_table
+from memwal_sql.read.live.state import LiveState
 from memwal_sql.read.recorded import recorded_regions
 from memwal_sql.read.region import RegionReader, Unflushed, values_in_order
 from memwal_sql.read.registry import RegionRegistry
@@ -16,9 +17,15 @@ from planner.regions.values import region_name
 
 
 def overview(
-    context: TableContext, base: BaseTable, registry: RegionRegistry, *, pinned: bool
+    context: TableContext,
+    base: BaseTable,
+    registry: RegionRegistry,
+    live: LiveState | None = None,
+    *,
+    pinned: bool,
 ) -> Overview:
-    """An overview of the current state, or, when `pinned`, of the state recorded at `base`."""
+    """An overview of the current state, or, when `pinned`, of the state recorded at `base`. `live`
+    are the rows in memory."""
     fragments = base.dataset.get_fragments()
     return Overview(
         uri=context.uri,
@@ -44,6 +51,7 @@ def overview(
         ),
         format_version=None if context.record is None else context.record.needs.writer,
         storage_version=base.dataset.data_storage_version,
+        live=live,
     )
 
 

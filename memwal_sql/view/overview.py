@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from rich.tree import Tree
 
+from memwal_sql.read.live.state import LiveState
 from memwal_sql.view.terminal import line, render_html, render_text
 from memwal_sql.view.texts import count_text, share, size_text
 
@@ -88,7 +89,7 @@ class Overview:
     """A table at one moment. `regions` is None where a version has no record of its regions;
     `region_specs` are texts such as `bucket(id, 16)`. `format_version` is that of our own state
     (docs/versions.md), None where only native code has written; `storage_version` is that of
-    Lance's data files."""
+    Lance's data files. `live` says which rows this handle has in memory, None for a version."""
 
     uri: str
     version: int
@@ -102,6 +103,7 @@ class Overview:
     indexes: tuple[IndexView, ...]
     format_version: int | None = None
     storage_version: str = ""
+    live: LiveState | None = None
 
     @property
     def unmerged(self) -> int:
@@ -147,6 +149,10 @@ def _tree(view: Overview) -> Tree:
     base = tree.add(line(("base table ", "bold"), base_text(view)))
     for index in view.indexes:
         base.add(line(("index ", "dim"), index.name, " ", index_text(index, view.rows)))
+    if view.live is not None and view.live.state != "off":
+        live = tree.add(line(("live rows ", "bold"), live_text(view.live)))
+        for name, reason in view.live.refused.items():
+            live.add(line(("without ", "dim"), name, f": {reason}"))
     if view.regions is None:
         tree.add(line(("no states of regions were recorded at this version", "yellow")))
         return tree
@@ -162,6 +168,18 @@ def base_text(view: Overview) -> str:
     """The base table in a line."""
     parts = [count_text(view.rows, "row"), size_text(view.bytes)]
     return f"version {view.version}: {', '.join([*parts, count_text(view.fragments, 'fragment')])}"
+
+
+def live_text(live: LiveState) -> str:
+    """The rows that a handle has in memory, in a line."""
+    plans = ", ".join(
+        f"{count_text(count, f'{path} plan')}" for path, count in live.queries.items()
+    )
+    if not live.columns:
+        return f"{live.state}: {live.reason}; {plans}"
+    parts = [count_text(live.rows, "row"), size_text(live.bytes), plans]
+    reason = f"; {live.reason}" if live.reason else ""
+    return f"{live.state}: {', '.join(parts)}, columns {', '.join(live.columns)}{reason}"
 
 
 def front_text(regions: Sequence[RegionView]) -> str:

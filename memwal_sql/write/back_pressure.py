@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import RLock
 
-from exec_nodes.base.threads import Changes
+from exec_nodes.base.threads import StateCondition
 from memwal_sql.errors import BackPressureError
 from memwal_sql.storage.deadlines import check_deadline, remaining
 from memwal_sql.telemetry import BACK_PRESSURE_SECONDS, NONE, UNFLUSHED_BYTES, Attributes, timed
@@ -35,7 +35,11 @@ class MemoryBudget:
         self._attributes = attributes
         self._used = 0
         self._lock = RLock()
-        self._freed = Changes(self._lock)
+        self._freed = StateCondition(self._lock)
+
+    def __del__(self) -> None:
+        if self._used:  # of writers that were not closed
+            UNFLUSHED_BYTES(-self._used, self._attributes)
 
     @property
     def used(self) -> int:

@@ -10,6 +10,8 @@ Specification 1, "Writer Fencing". The order makes it safe without clocks:
 4. Read the manifest again, to make sure that the epoch is still the highest.
 5. Decide over intents that are undecided: before the fence another one could still land.
 6. Replay the entries from the first of these on, and those that came meanwhile.
+7. Sync the record of the last transaction. All else that was replayed is on the disk: the fence is
+   in the same folder, and nobody writes behind an intent whose record is not synced.
 """
 
 from __future__ import annotations
@@ -37,6 +39,10 @@ from memwal_sql.storage.wal.log import Wal, encode_fence
 from planner.regions.values import RegionValue
 
 _log = life_log(__name__)
+
+
+class ClaimedFirstError(FencedError):
+    """Another one has claimed the region in this turn; nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +79,7 @@ def claim(
     log: ReplayedLog | None = None,
     check_columns: Callable[[], None] = lambda: None,
     seen_epoch: int = -1,
+    most_epoch: int | None = None,
 ) -> ClaimedRegion:
     """Become the region's writer.
 
@@ -94,7 +101,7 @@ def claim(
     only a higher epoch and a fence.
     """
     log = log or read_log(manifests, wal, newest or manifests.latest(), make)
-    own = _commit_epoch(manifests, log.manifest, values, merged)
+    own = _commit_epoch(manifests, log.manifest, values, merged, most_epoch)
     epoch = own.writer_epoch
     if own.version > log.manifest.version + 1:  # others have flushed, and perhaps collected
         log = log.above(own) or read_log(manifests, wal, own, make)
@@ -122,6 +129,8 @@ def claim(
             f"{wal.path(fence)} was missing, but {wal.path(fence + 1)} was written after it by "
             f"epoch {above.writer_epoch}"
         )
+    if replayed.last_intent is not None:
+        wal.sync_record(replayed.last_intent)
     if epoch != seen_epoch + 1 or any(m.memtable.rows for m in replayed.memtables):
         check_columns()
     return _claimed(manifest, replayed.memtables, fence, replayed.notes.values())
@@ -267,12 +276,17 @@ def _commit_epoch(
     latest: RegionManifest,
     values: Mapping[str, RegionValue] | None,
     merged: int,
+    most_epoch: int | None,
 ) -> RegionManifest:
     changes: ManifestChanges = {}
     if values and latest.region_values is None:
         changes["region_values"] = values
 
     def next_epoch(manifest: RegionManifest) -> ManifestChanges:
+        if most_epoch is not None and manifest.writer_epoch > most_epoch:
+            raise ClaimedFirstError(
+                f"region {manifest.region_id}: epoch {manifest.writer_epoch} claimed it first"
+            )
         if manifest.status is RegionStatus.SEALED:
             raise RegionSealedError(
                 f"region {manifest.region_id} is sealed, as it is about to be dropped: "

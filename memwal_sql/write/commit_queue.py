@@ -8,14 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import inf
 
-import pyarrow as pa
-
-from memwal_sql.errors import MemWalError
-from memwal_sql.storage.records.intent import Intent
-from memwal_sql.write.generations import OpenGeneration, OpenGenerations
+from memwal_sql.write.generations import OpenGeneration, OpenGenerations, PendingWrite
 from memwal_sql.write.options import WriterOptions
 
 # Seconds that putting an entry may take, well within the store's time limit (30 s) even on a slow
@@ -23,34 +18,6 @@ from memwal_sql.write.options import WriterOptions
 _ENTRY_SECONDS = 5.0
 _FIRST_ENTRY_BYTES = 1 << 20
 _LEAST_ENTRY_BYTES = 1 << 18
-
-
-@dataclass(slots=True, eq=False)
-class PendingWrite:
-    """Rows that go into one WAL entry together.
-
-    Attributes:
-        size: bytes in memory.
-        generation: its generation; a durable write gets it with its entry.
-        ticket: its place in the order of writing, from 1.
-        since: the time of the call.
-        position: the position of its entry, once that has landed.
-        error: the reason why the entry has not landed, or may not have.
-        is_intent: whether a transaction writes its entry, which shares it with no other write.
-        intent: what its entry says of the transaction, once it is being put.
-        is_abandoned: of an intent: whether it was given up before its turn came.
-    """
-
-    batch: pa.RecordBatch
-    size: int
-    generation: OpenGeneration | None = None
-    ticket: int = 0
-    since: float = 0.0
-    position: int = 0
-    error: MemWalError | None = None
-    is_intent: bool = False
-    intent: Intent | None = None
-    is_abandoned: bool = False
 
 
 class PendingWrites:
@@ -138,6 +105,7 @@ class PendingWrites:
             size += write.size
             if group and (
                 size > most
+                or write.staged != first.staged
                 or (room < 0 if write.generation is None else write.generation is not generation)
             ):
                 break

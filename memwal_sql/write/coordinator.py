@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
 from uuid import UUID, uuid4
 
 import pyarrow as pa
@@ -29,6 +28,7 @@ from memwal_sql.errors import (
     UnsupportedError,
     WriterFailedError,
 )
+from memwal_sql.state.batch_marks import BatchMark
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.deadlines import unbounded
 from memwal_sql.storage.objects.concurrent import seconds
@@ -42,53 +42,18 @@ from memwal_sql.storage.records.transactions import (
     new_transaction_id,
     utc_now,
 )
-from memwal_sql.write.commit_queue import PendingWrite
+from memwal_sql.write.generations import PendingWrite
 from memwal_sql.write.options import PARALLEL_REGIONS
-
-
-class IntentWriter(Protocol):
-    """The part of a `RegionWriter` that puts the intents of transactions; see there."""
-
-    @property
-    def region_id(self) -> UUID:
-        """The region, which it has claimed."""
-
-    @property
-    def epoch(self) -> int:
-        """The epoch of its claim."""
-
-    def enqueue_intent(self, write: PendingWrite) -> None:
-        """Give the rows their place in the order of writing."""
-
-    def begin_intent(self, write: PendingWrite) -> None:
-        """Return when the intent is the next entry."""
-
-    def put_intent(self, write: PendingWrite, intent: Intent) -> int:
-        """Write the entry; its position."""
-
-    def end_intent(
-        self, write: PendingWrite, parts: tuple[Part, ...] = (), *, decided: bool = True
-    ) -> None:
-        """Show the rows of a committed transaction, or give its intent up. The next entry has the
-        verdict, if it is `decided`."""
-
-    def next_epoch(self) -> int:
-        """The epoch that has written behind the intent; 0 without any."""
-
-    def stop(self, error: MemWalError) -> None:
-        """Write nothing any more."""
-
-
-R_co = TypeVar("R_co", bound=IntentWriter, covariant=True)
+from memwal_sql.write.region_writer import RegionWriter
 
 
 @dataclass(frozen=True, slots=True)
-class Participant(Generic[R_co]):
+class Participant:
     """A region of a transaction: its writer, which has claimed it, and its rows, which may be none
     where the transaction only read it."""
 
     context: TableContext
-    writer: R_co
+    writer: RegionWriter
     rows: pa.RecordBatch
 
     @property
@@ -100,24 +65,21 @@ class Participant(Generic[R_co]):
 @dataclass(frozen=True, slots=True)
 class Description:
     """What a transaction's record says besides its verdict; see `TransactionRecord`. A statement is
-    refused if it can't be one transaction and `must_be_atomic`, or has an actor."""
+    refused if it can't be one transaction and `must_be_atomic`, or has an actor. `staged` is the
+    batch that its rows were staged as."""
 
     id: str | None = None
     actor: str | None = None
     operation: str | None = None
     must_be_atomic: bool = False
+    staged: BatchMark | None = None
 
 
 def takes_none(context: TableContext) -> UnsupportedError:
     """The error for a table that programs read and write which know no transactions."""
-    text = f"{context.uri} takes no transactions, as"
-    if context.record is None:
-        return UnsupportedError(
-            f"{text} Lance or LanceDB has made it: copy its rows into a new table, which takes them"
-        )
     return UnsupportedError(
-        f"{text} programs of memwal_sql 0.1 may use it: once they have ended, run `memwal upgrade` "
-        f"or memwal_sql.upgrade({context.uri!r}), and open the table again"
+        f"{context.uri} takes no transactions, as Lance or LanceDB has made it: copy its rows into "
+        "a new table, which takes them"
     )
 
 
@@ -133,7 +95,7 @@ class AtomicWrite:
 
     def __init__(
         self,
-        participants: Sequence[Participant[IntentWriter]],
+        participants: Sequence[Participant],
         description: Description,
         clock: Callable[[], float] = seconds,
     ) -> None:
@@ -143,7 +105,7 @@ class AtomicWrite:
         first participant has the record: who drops it finds an intent there."""
         self._began: float | None = None
         self.is_record_own = False
-        self._writes: list[tuple[Participant[IntentWriter], PendingWrite]] = []
+        self._writes: list[tuple[Participant, PendingWrite]] = []
         self.id = description.id or new_transaction_id(utc_now())
         self._description = description
         self._clock = clock
@@ -154,7 +116,12 @@ class AtomicWrite:
         self._record: TransactionRecord | None = None
         try:
             for participant in self._participants:
-                write = PendingWrite(participant.rows, participant.rows.nbytes, is_intent=True)
+                write = PendingWrite(
+                    participant.rows,
+                    participant.rows.nbytes,
+                    staged=description.staged,
+                    is_intent=True,
+                )
                 self._writes.append((participant, write))  # first, so that it is always given up
                 participant.writer.enqueue_intent(write)
         except BaseException:

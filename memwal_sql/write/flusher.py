@@ -10,9 +10,9 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 import pyarrow as pa
@@ -30,6 +30,7 @@ from memwal_sql.errors import (
 from memwal_sql.life_log import deferred_logs, life_log
 from memwal_sql.state.batch_marks import latest_batches
 from memwal_sql.state.memtable import MemTable
+from memwal_sql.state.replay import ReplayedMemTable
 from memwal_sql.storage.objects.concurrent import run_with
 from memwal_sql.storage.records.intent import TransactionName
 from memwal_sql.storage.region.manifest import (
@@ -51,11 +52,7 @@ WriteGeneration = Callable[[UUID, int, pa.Table], FlushedGeneration]
 
 @dataclass(slots=True)
 class _Flush:
-    memtable: MemTable
-    last_position: int
-    published: Mapping[str, int]
-    last_transaction: int
-    transactions: Sequence[TransactionName]
+    replayed: ReplayedMemTable
     begun: bool = False
     written: FlushedGeneration | None = None
 
@@ -67,8 +64,8 @@ class RegionFlusher:
     must not be written any more: it is called for each generation, on a remote store beside the
     writing. The commit finds what it misses, as a program that shuts writers out claims every
     region after that. `merged` gives the last generation of the region in the base table. `submit`
-    runs a call soon, on another thread: `committed`, `passed` and `failed` are called there,
-    without any lock held.
+    runs a call soon, on another thread: what `start` is given is called there, without any lock
+    held; before it, `lost`, if the table is another one now.
     """
 
     def __init__(
@@ -79,9 +76,7 @@ class RegionFlusher:
         write: WriteGeneration,
         submit: Callable[[Callable[[], None]], None],
         attempts: int,
-        committed: Callable[[MemTable], None],
-        failed: Callable[[MemWalError], None],
-        passed: Callable[[int], None] = lambda _: None,
+        lost: Callable[[RepairError], None] = lambda _: None,
         check: Callable[[], None] = lambda: None,
         merged: Callable[[], int] = lambda: 0,
         sleep: Callable[[float], None] = time.sleep,
@@ -92,9 +87,7 @@ class RegionFlusher:
         self._write = write
         self._make_soon = submit
         self._attempts = attempts
-        self._committed = committed
-        self._failed = failed
-        self._passed = passed
+        self._lost = lost
         self._check = check
         self._merged = merged
         self._sleep = sleep
@@ -104,27 +97,29 @@ class RegionFlusher:
         self._lock = Lock()  # the queue
         self._commit_lock = Lock()  # one committer at a time, in order
 
-    def submit(
+    def start(
         self,
-        memtable: MemTable,
-        last_position: int,
-        published: Mapping[str, int] | None = None,
-        last_transaction: int = 0,
-        transactions: Sequence[TransactionName] = (),
+        committed: Callable[[MemTable], None],
+        passed: Callable[[int], None],
+        failed: Callable[[MemWalError], None],
     ) -> None:
-        """Flush a MemTable that does not grow any more and whose entries, up to `last_position`,
-        have all landed. MemTables must come in the order of their generations. One that came before
-        is not flushed again, so an interrupted caller may call again.
+        """Tell from now on which MemTables are committed, which position replays begin behind, and
+        the error that ends all flushes."""
+        self._committed, self._passed, self._failed = committed, passed, failed
 
-        `published` are the staged batches that it holds: the manifest names them from now on, as
-        their entries may be collected. `last_transaction` is the position of its last committed
-        intent, and `transactions` are those that it has rows of."""
-        flush = _Flush(memtable, last_position, published or {}, last_transaction, transactions)
+    def submit(self, sealed: ReplayedMemTable) -> None:
+        """Flush a MemTable that does not grow any more and whose entries have all landed. MemTables
+        must come in the order of their generations. One that came before is not flushed again, so
+        an interrupted caller may call again.
+
+        The manifest names its staged batches and transactions from now on, as their entries may be
+        collected."""
+        memtable = sealed.memtable
         # Read without the lock, which an interrupt might leave locked: a commit advances the second
         # before it takes a flush out of the first.
-        queued = any(other.memtable is memtable for other in tuple(self._queue))
+        queued = any(flush.replayed.memtable is memtable for flush in tuple(self._queue))
         if not queued and memtable.generation > self._committed_through:
-            self._queue.append(flush)
+            self._queue.append(_Flush(replace(sealed)))
         self._make_soon(self._run)
 
     def pass_over(self, position: int) -> None:
@@ -162,7 +157,7 @@ class RegionFlusher:
             flush.begun = True
         try:
             with timed(FLUSH_SECONDS, {"table": self._manifests.uri}):
-                flush.written = self._write_and_check(flush.memtable)
+                flush.written = self._write_and_check(flush.replayed.memtable)
             with self._commit_lock:
                 while (ready := self._next_written()) is not None:
                     self._commit(*ready)
@@ -171,22 +166,18 @@ class RegionFlusher:
         except BaseException as error:  # an executor would swallow it
             self._stop(
                 WriterFailedError(
-                    f"region {self._claim.region_id}: generation {flush.memtable.generation} "
-                    f"could not be flushed; its rows are safe in the WAL, and a new writer replays "
-                    f"them: {error}"
+                    f"region {self._claim.region_id}: generation "
+                    f"{flush.replayed.memtable.generation} could not be flushed; its rows are safe "
+                    f"in the WAL, and a new writer replays them: {error}"
                 ),
                 error,
             )
 
     def _write_and_check(self, memtable: MemTable) -> FlushedGeneration:
-        region, generation, rows = (
-            self._claim.region_id,
-            memtable.generation,
-            memtable.newest_rows(),
-        )
+        rows = memtable.newest_rows()
         return run_with(
             self._manifests.remote,
-            lambda: self._persistent(lambda: self._write(region, generation, rows)),
+            lambda: self._persistent(lambda: self.write(memtable.generation, rows)),
             lambda: self._persistent(self._check),
         )
 
@@ -218,25 +209,48 @@ class RegionFlusher:
                 return None
             return first, first.written
 
+    @property
+    def published(self) -> Mapping[str, int]:
+        """The staged batches of the manifest, the last one of each query."""
+        return self._manifest.published
+
+    def write(self, generation: int, rows: pa.Table) -> FlushedGeneration:
+        """Write rows as a generation that no manifest lists."""
+        return self._write(self._claim.region_id, generation, rows)
+
+    def add(self, written: Sequence[FlushedGeneration], published: Mapping[str, int]) -> None:
+        """Add generations that hold these staged batches, after all that were submitted. Raises as
+        `commit_flush`."""
+        with self._commit_lock:
+            self._commit_all(written, published=published)
+
     def _commit(self, flush: _Flush, written: FlushedGeneration) -> None:
-        self._manifest = self._persistent(
-            lambda: commit_flush(
+        replayed = flush.replayed
+        self._commit_all(
+            (written,),
+            last_position=replayed.last_position,
+            published=replayed.published,
+            last_transaction=replayed.last_transaction,
+            transactions=replayed.transactions,
+        )
+        with self._lock:
+            self._committed_through = replayed.memtable.generation
+            self._queue.popleft()
+        self._committed(replayed.memtable)
+
+    def _commit_all(self, written: Sequence[FlushedGeneration], **holds: Any) -> None:
+        def commit() -> RegionManifest:
+            return commit_flush(
                 self._manifests,
                 self._manifest,
                 self._claim,
-                (written,),
-                last_position=flush.last_position,
-                published=flush.published,
-                last_transaction=flush.last_transaction,
-                transactions=flush.transactions,
+                written,
                 check=self._check_goes_on,
                 merged=self._merged(),
+                **holds,
             )
-        )
-        with self._lock:
-            self._committed_through = flush.memtable.generation
-            self._queue.popleft()
-        self._committed(flush.memtable)
+
+        self._manifest = self._persistent(commit)
 
     def _stop(self, error: MemWalError, cause: BaseException | None = None) -> None:
         with self._lock:
@@ -244,6 +258,8 @@ class RegionFlusher:
             self._stopped = True
         if cause is not None:
             error.__cause__ = cause
+        if first and isinstance(error, TableReplacedError):
+            self._lost(error)  # before callers that wait for the flush are woken
         if first:
             self._failed(error)
 

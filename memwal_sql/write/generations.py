@@ -5,16 +5,18 @@ Nothing here locks: the region writer holds its lock around every call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from exec_nodes.resident.store import STORE
+from memwal_sql.errors import MemWalError
+from memwal_sql.state.batch_marks import BatchMark
 from memwal_sql.state.memtable import MemTable
 from memwal_sql.state.replay import MakeMemTable, ReplayedMemTable
 from memwal_sql.state.tail import Mark
-from memwal_sql.storage.records.intent import Intent, TransactionName
+from memwal_sql.storage.records.intent import Intent
 from memwal_sql.storage.records.transactions import Part
 from memwal_sql.write.back_pressure import MemoryBudget
 from memwal_sql.write.options import WriterOptions
@@ -39,14 +41,42 @@ class OpenGeneration(ReplayedMemTable):
     intent: bool = False
 
 
+@dataclass(slots=True, eq=False)
+class PendingWrite:
+    """Rows that go into one WAL entry together.
+
+    Attributes:
+        size: bytes in memory.
+        generation: its generation; a durable write gets it with its entry.
+        ticket: its place in the order of writing, from 1.
+        since: the time of the call.
+        position: the position of its entry, once that has landed.
+        error: the reason why the entry has not landed, or may not have.
+        staged: the batch that the rows were staged as; its rows share entries with no others.
+        is_intent: whether a transaction writes its entry, which shares it with no other write.
+        intent: what its entry says of the transaction, once it is being put.
+        is_abandoned: of an intent: whether it was given up before its turn came.
+    """
+
+    batch: pa.RecordBatch
+    size: int
+    generation: OpenGeneration | None = None
+    ticket: int = 0
+    since: float = 0.0
+    position: int = 0
+    error: MemWalError | None = None
+    staged: BatchMark | None = None
+    is_intent: bool = False
+    intent: Intent | None = None
+    is_abandoned: bool = False
+
+
 class OpenGenerations:
     """Unflushed generations, ascending; the last one is active, the others are sealed. `flushed` is
     the position of the last entry of those that were flushed, 0 without any.
 
-    `submit` gets every sealed MemTable once, in order, with the position of its last entry, the
-    staged batches that it holds, the position of its last committed intent, and the transactions
-    that it has rows of. `pass_over` gets the position of a committed intent up to which nothing is
-    unflushed.
+    `submit` gets every sealed MemTable once, in order. `pass_over` gets the position of a committed
+    intent up to which nothing is unflushed.
     """
 
     def __init__(
@@ -55,7 +85,7 @@ class OpenGenerations:
         replayed: Sequence[ReplayedMemTable],
         current_generation: int,
         make_memtable: MakeMemTable,
-        submit: Callable[[MemTable, int, Mapping[str, int], int, Sequence[TransactionName]], None],
+        submit: Callable[[ReplayedMemTable], None],
         pass_over: Callable[[int], None],
         options: WriterOptions,
         budget: MemoryBudget,
@@ -151,9 +181,13 @@ class OpenGenerations:
         if not self._released:
             self._budget.add(memtable.bytes - before)
 
-    def landed(self, generation: OpenGeneration, writes: int, position: int) -> None:
-        """An entry with so many writes of `generation` is in the WAL at `position`."""
-        generation.unlanded -= writes
+    def landed(
+        self, generation: OpenGeneration, writes: Sequence[PendingWrite], position: int
+    ) -> None:
+        """An entry with some writes of `generation` is in the WAL at `position`."""
+        if (staged := writes[0].staged) is not None:
+            generation.published[staged.query_id] = staged.batch_id
+        generation.unlanded -= len(writes)
         generation.last_position = position
         generation.entries += 1
         self.seal_if_full()
@@ -167,7 +201,7 @@ class OpenGenerations:
         generation.intent = True
         return generation
 
-    def mark(
+    def _mark(
         self, generation: OpenGeneration, position: int, parts: tuple[Part, ...], intent: Intent
     ) -> None:
         """Note a committed intent that is behind the rows of a generation."""
@@ -179,7 +213,7 @@ class OpenGenerations:
     def note_without_rows(self, position: int, parts: tuple[Part, ...], intent: Intent) -> None:
         """A committed intent without rows is in the WAL at `position`."""
         active = self.active
-        self.mark(active, position, parts, intent)
+        self._mark(active, position, parts, intent)
         active.last_position = position
         active.entries += 1
         self.seal_if_full()
@@ -191,24 +225,29 @@ class OpenGenerations:
             generation.marks = [mark for mark in generation.marks if mark.position > position]
 
     def end_intent(
-        self,
-        generation: OpenGeneration,
-        batch: pa.RecordBatch | None = None,
-        size: int = 0,
-        position: int = 0,
-        parts: tuple[Part, ...] = (),
-        intent: Intent | None = None,
+        self, generation: OpenGeneration, write: PendingWrite, parts: tuple[Part, ...]
     ) -> None:
-        """Add the rows of an intent that is committed at `position`, or nothing where it was given
-        up."""
+        """Add the rows of an intent whose transaction is committed with these parts, or nothing,
+        without any, where it was given up."""
         generation.intent = False
-        if batch is None or intent is None:
+        if not parts or write.intent is None:
             generation.unlanded -= 1
             self._submit_sealed()
             return
-        self.mark(generation, position, parts, intent)
-        self.insert(generation, batch, size)
-        self.landed(generation, 1, position)
+        self._mark(generation, write.position, parts, write.intent)
+        self.insert(generation, write.batch, write.size)
+        self.landed(generation, [write], write.position)
+
+    def published(self, query_id: str) -> int:
+        """The last staged batch of a query in the MemTables; -1 without any."""
+        return max(generation.published.get(query_id, -1) for generation in self._open)
+
+    def go_on_at(self, generation: int) -> None:
+        """Give new rows a later generation, where there are no rows: those before it are in the
+        region, and never were in a MemTable."""
+        memtable, marks = self._make_memtable(generation), self.active.marks
+        marks = [replace(mark, generation=generation) for mark in marks]
+        self._open = [replace(self.active, memtable=memtable, marks=marks)]
 
     def seal(self) -> None:
         """Begin a new generation, unless the active one has no rows."""
@@ -262,6 +301,15 @@ class OpenGenerations:
             if g.memtable.rows
         ]
 
+    def rows_after(self, memtable: MemTable | None, rows: int) -> list[pa.RecordBatch] | None:
+        """What was written after the first `rows` of an unflushed MemTable, at least 1. None if it
+        is none of these, and for a MemTable without rows."""
+        memtables = self.memtables
+        if memtable is None or not rows or memtable not in memtables:
+            return None
+        later = memtables[memtables.index(memtable) + 1 :]
+        return [*memtable.rows_from(rows), *(b for table in later for b in table.rows_from(0))]
+
     def _submit_sealed(self) -> None:
         # In order, and only when all entries have landed: the commit moves the replay position
         # behind the last of them (protocol rule 7).
@@ -269,13 +317,7 @@ class OpenGenerations:
             if not generation.sealed or generation.unlanded:
                 return
             if not generation.submitted:
-                self._submit(
-                    generation.memtable,
-                    generation.last_position,
-                    generation.published,
-                    generation.last_transaction,
-                    generation.transactions,
-                )
+                self._submit(generation)
                 generation.submitted = True  # not before: an interrupt (Ctrl-C) may come anywhere
 
 

@@ -21,18 +21,31 @@ from threading import RLock
 
 import pyarrow as pa
 
-from exec_nodes.base.threads import Changes
-from memwal_sql.errors import FencedError, MemWalError, ReopenError, WriterFailedError
+from exec_nodes.base.threads import StateCondition
+from memwal_native import void_questions
+from memwal_sql.errors import (
+    FencedError,
+    InvalidCallError,
+    MemWalError,
+    ReopenError,
+    WriterFailedError,
+)
 from memwal_sql.life_log import deferred_logs
+from memwal_sql.state.batch_marks import BatchMark
 from memwal_sql.state.lost_rows import LOST
 from memwal_sql.storage.records.intent import Intent
 from memwal_sql.storage.records.transactions import Part
 from memwal_sql.telemetry import FENCES
 from memwal_sql.write.back_pressure import MemoryBudget
 from memwal_sql.write.claim import RegionClaim
-from memwal_sql.write.commit_queue import PendingWrite, PendingWrites
+from memwal_sql.write.commit_queue import PendingWrites
 from memwal_sql.write.conditional.recent import RecentWrites
-from memwal_sql.write.generations import OpenGeneration, OpenGenerations, memtable_slices
+from memwal_sql.write.generations import (
+    OpenGeneration,
+    OpenGenerations,
+    PendingWrite,
+    memtable_slices,
+)
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.wal_writer import WalWriter
 
@@ -47,27 +60,27 @@ class GroupCommit:
     Attributes:
         region_id: the region.
         epoch: the writer epoch of the claim.
-        order: the lock of the table's writer, held while rows are enqueued. An entry on its way
-            ends without it, as a buffered transaction holds it while it waits for one.
+        order: the lock of the table's writer, held while rows are enqueued. Landing an entry
+            must not take it: a buffered transaction holds it while it waits for entries.
         recent: the keys written after the open cuts; read under `order`.
+        fenced_at: when it has met the claim of another one, by its clock; 0 if it has not.
     """
-
-    recent: RecentWrites
-    _generations: OpenGenerations
 
     def __init__(
         self,
         claim: RegionClaim,
         wal: WalWriter,
+        generations: OpenGenerations,
         options: WriterOptions,
         budget: MemoryBudget,
         buffered: Callable[[bool], None],
         clock: Callable[[], float],
         order: AbstractContextManager[object] | None,
     ) -> None:
-        """`recent` and the MemTables are the region writer's, which sets them."""
         self.region_id, self.epoch = claim.region_id, claim.epoch
+        self.recent = RecentWrites(generations.active.memtable.primary_key)
         self._wal = wal
+        self._generations = generations
         self._options = options
         self._takes_turns = options.takes_turns
         self._buffered = buffered
@@ -75,10 +88,11 @@ class GroupCommit:
         self._clock = clock
         self._lock = RLock()  # taken within `order`
         self.order = self._lock if order is None else order
-        self._changed = Changes(self._lock)
+        self._changed = StateCondition(self._lock)
         self._pending = PendingWrites(options, clock)
         self._landed = 0  # the ticket up to which all writes have landed
         self._end = wal.last_position  # that of the last entry, or of an intent that is decided
+        self.fenced_at = 0.0
         self._attributes = wal.attributes
         self._committing = False
         self._intent: PendingWrite | None = None
@@ -89,20 +103,22 @@ class GroupCommit:
         self._lost_rows = 0
         self._reported = False
 
-    def append(self, batch: pa.RecordBatch) -> int:
+    def append(self, batch: pa.RecordBatch, staged: BatchMark | None = None) -> int:
         """Write rows with the MemTable's schema, in order; empty batches do nothing.
 
         Durable: returns the position of the (last) WAL entry once it has landed. Buffered: returns
         0 at once. A batch within `memtable_rows` and `memtable_bytes` is written whole or not at
         all. Raises FencedError, WriterFailedError or CorruptFileError; after the first of them the
-        writer takes no more rows.
+        writer takes no more rows. Rows that were `staged` as a batch must fit into a MemTable.
         """
         if batch.num_rows == 0:
             self.check_usable()
             return 0
-        return self.land(self.enqueue(batch))
+        return self.land(self.enqueue(batch, staged=staged))
 
-    def enqueue(self, batch: pa.RecordBatch, *, checked: bool = False) -> list[PendingWrite]:
+    def enqueue(
+        self, batch: pa.RecordBatch, *, checked: bool = False, staged: BatchMark | None = None
+    ) -> list[PendingWrite]:
         """Give one or more rows their place in the order of writing; `land` them next.
 
         `checked`: under `order` by the caller, who enqueues rows of several regions: they have
@@ -110,11 +126,13 @@ class GroupCommit:
         raises that.
         """
         parts = memtable_slices(batch, self._options)
+        if staged is not None and len(parts) > 1:  # the mark of one would stand for all
+            raise InvalidCallError("rows of a staged batch must fit into one MemTable")
         with self.order, self._lock:
             if not checked:
                 self._check_usable(_NOT_WRITTEN)
             try:
-                return [self._enqueue(rows, size) for rows, size in parts]
+                return [self._enqueue(rows, size, staged) for rows, size in parts]
             except BaseException as error:
                 self._fail(self._interrupted(error))
                 raise
@@ -171,7 +189,7 @@ class GroupCommit:
         generation = self._generations.active if write.generation is None else write.generation
         write.intent = intent
         write.position = self._wal.append(
-            write.batch, generation.memtable.generation, intent=intent
+            write.batch, generation.memtable.generation, write.staged, intent=intent
         )
         return write.position
 
@@ -189,10 +207,7 @@ class GroupCommit:
             if decided and intent is not None and write.position:
                 self._wal.note(write.position, intent, bool(parts))
             if write.generation is not None and (parts or self._failure is None):
-                committed = write.batch if parts else None
-                self._generations.end_intent(
-                    write.generation, committed, write.size, write.position, parts, intent
-                )
+                self._generations.end_intent(write.generation, write, parts)
             elif parts and intent is not None:
                 self._generations.note_without_rows(write.position, parts, intent)
             self._landed, self._end = write.ticket, max(self._end, write.position)
@@ -224,14 +239,15 @@ class GroupCommit:
         if self._closed:
             raise ReopenError(f"the writer of region {self.region_id} is closed; open a new one")
 
-    def _enqueue(self, batch: pa.RecordBatch, size: int) -> PendingWrite:
+    def _enqueue(self, batch: pa.RecordBatch, size: int, staged: BatchMark | None) -> PendingWrite:
         generation = None
         if not self._options.durable:
             generation = self._generations.room_for(batch.num_rows, size)
             generation.unlanded += 1
             self._generations.insert(generation, batch, size)
+            void_questions()  # after that: a look that began before it may lack the rows
             self._generations.seal_if_full()
-        write = PendingWrite(batch, size, generation)
+        write = PendingWrite(batch, size, generation, staged=staged)
         self._pending.add(write)
         self.recent.add(write.ticket, batch)
         return write
@@ -243,7 +259,7 @@ class GroupCommit:
             write.position = position
             if self._options.durable:
                 self._generations.insert(generation, write.batch, write.size)
-        self._generations.landed(generation, len(group), position)
+        self._generations.landed(generation, group, position)
         self._landed, self._end = group[-1].ticket, position
 
     def _fail(self, error: MemWalError) -> None:
@@ -255,11 +271,11 @@ class GroupCommit:
                 error = again(error, f"{lost} buffered rows were not written")
             self._failure = error
             if isinstance(error, FencedError):
+                self.fenced_at = self._clock()
                 FENCES(1, self._attributes)
-            self._pending.clear()
-            if self._takes_turns and isinstance(error, FencedError):
-                self._reported = True  # no row is lost
                 self._generations.release()
+                self._reported = self._reported or self._takes_turns  # no row is lost then
+            self._pending.clear()
 
     # The methods below do group commit, without the lock.
 
@@ -319,7 +335,7 @@ class GroupCommit:
         batches = [write.batch for write in group]
         with self._budget.copy(sum(write.size for write in group)):
             batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-            return self._wal.append(batch, generation.memtable.generation)
+            return self._wal.append(batch, generation.memtable.generation, group[0].staged)
 
     def _end_commit(self) -> None:
         self._committing, self._intent = False, None

@@ -29,9 +29,8 @@ class WriterOptions:
         durable: an upsert or delete returns when its rows are in the WAL. False: it returns when
             they are buffered, and a crash may lose what the thresholds below have not yet written.
         indexed: an upsert or delete also updates the postings of columns with a maintained
-            full-text index before it returns, and lookups need not index more than a few
-            milliseconds' worth of rows by key. False: the first read that
-            needs them, the flush or `close` does all of it. Every read finds the rows either way.
+            full-text index before it returns. False: the first search that needs them does. Every
+            read finds the rows either way.
         wal_flush_bytes: buffered writes go to the WAL when they reach this size. One WAL entry
             takes no further write beyond it, also of durable ones that share an entry, nor beyond
             what the store takes in five seconds.

@@ -6,18 +6,22 @@ Specification 2, "Write Operations"; protocol rule 6.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+
+import pyarrow as pa
 
 from memwal_sql.errors import FencedError, MemWalError, ReopenError, WriterFailedError
+from memwal_sql.state.batch_marks import BatchMark
 from memwal_sql.state.memtable import MemTable
 from memwal_sql.state.replay import MakeMemTable, Replay, ReplayedMemTable
 from memwal_sql.state.tail import Tail
 from memwal_sql.storage.deadlines import check_deadline, remaining
+from memwal_sql.storage.region.manifest import FlushedGeneration
 from memwal_sql.storage.wal.log import Wal
 from memwal_sql.write.back_pressure import MemoryBudget
 from memwal_sql.write.claim import RegionClaim, ReplayedLog, fenced
-from memwal_sql.write.conditional.recent import Cut, RecentWrites
+from memwal_sql.write.conditional.recent import Cut, Write
 from memwal_sql.write.flusher import RegionFlusher
 from memwal_sql.write.generations import OpenGenerations
 from memwal_sql.write.group_commit import GroupCommit, again
@@ -39,19 +43,14 @@ class RegionWriter(GroupCommit):
         replayed: tuple[ReplayedMemTable, ...],
         make_memtable: MakeMemTable,
         wal: WalWriter,
-        make_flusher: Callable[[RegionWriter], RegionFlusher],
+        flusher: RegionFlusher,
         options: WriterOptions,
         budget: MemoryBudget,
         buffered: Callable[[bool], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
         order: AbstractContextManager[object] | None = None,
     ) -> None:
-        super().__init__(claim, wal, options, budget, buffered, clock, order)
-        self.entry_schema = wal.schema
-        self._claim = claim
-        self._make_memtable = make_memtable
-        flusher = make_flusher(self)
-        self._generations = OpenGenerations(
+        generations = OpenGenerations(
             replayed=replayed,
             current_generation=claim.manifest.current_generation,
             make_memtable=make_memtable,
@@ -61,9 +60,14 @@ class RegionWriter(GroupCommit):
             budget=budget,
             clock=clock,
         )
+        super().__init__(claim, wal, generations, options, budget, buffered, clock, order)
+        self.entry_schema = wal.schema
+        self._claim = claim
+        self._make_memtable = make_memtable
+        self._flusher = flusher
+        flusher.start(self.flushed, self.passed, self.flush_failed)
         with self._lock:
-            self._generations.start()
-        self.recent = RecentWrites(self._generations.active.memtable.primary_key)
+            generations.start()
 
     @property
     def sealed_bytes(self) -> int:
@@ -82,6 +86,35 @@ class RegionWriter(GroupCommit):
         """Rows that are not committed as a generation."""
         with self._lock:
             return sum(memtable.rows for memtable in self._generations.memtables)
+
+    def published(self, query_id: str) -> int:
+        """The last staged batch of a query in the region; -1 without any."""
+        with self._lock:
+            flushed = self._flusher.published.get(query_id, -1)
+            return max(flushed, self._generations.published(query_id))
+
+    def write(self, generation: int, rows: pa.Table) -> FlushedGeneration:
+        """Write rows, every key once, as a generation that no manifest lists."""
+        return self._flusher.write(generation, rows)
+
+    def add_generations(
+        self, make: Callable[[int], Sequence[FlushedGeneration]], staged: BatchMark | None = None
+    ) -> None:
+        """Add the generations that `make` writes, from a number on, in one manifest commit. They
+        were `staged` as a batch, if they were. All MemTables are flushed, and nobody else writes
+        with this writer meanwhile. Raises as `commit_flush`, and after that takes no more rows.
+        """
+        first = self._generations.active.memtable.generation
+        try:
+            made = make(first)
+            if made:
+                published = {} if staged is None else {staged.query_id: staged.batch_id}
+                self._flusher.add(made, published)
+        except BaseException as error:
+            self.stop(error if isinstance(error, MemWalError) else self._interrupted(error))
+            raise
+        with self._lock:
+            self._generations.go_on_at(first + len(made))
 
     @property
     def end(self) -> int:
@@ -102,13 +135,14 @@ class RegionWriter(GroupCommit):
 
     @property
     def is_handed_over(self) -> bool:
-        """Whether another writer has the region, and its turn ends."""
+        """Whether another process has taken the region over, and this writer takes it back in its
+        next turn."""
         with self._lock:
             return self._takes_turns and isinstance(self._failure, FencedError)
 
     def replayed_log(self, wal: Wal) -> ReplayedLog:
-        """What this writer has of the log of a region that is handed over, to be followed. Its
-        MemTables grow then, so that it can be asked once."""
+        """The log of a region that is handed over, as this writer replayed it, for its successor.
+        Call it once: following it adds to the MemTables."""
         self._changed.wait_for(lambda: not self._committing)
         with self._lock:
             manifest, memtables = self._claim.manifest, self._generations.replayed()
@@ -133,11 +167,36 @@ class RegionWriter(GroupCommit):
     def open_cut(self) -> Cut:
         """A cut of the region: readers see every write up to it from now on, and `recent` has the
         keys of later writes."""
+        self.check_usable()
+        cut = self.begin_cut()
+        self.reach(cut)
+        return cut
+
+    def begin_cut(self) -> Cut:
+        """A cut that readers see every write up to once it is reached. For a writer whose region is
+        handed over it is after all that it wrote."""
         with self.order, self._lock:
+            if self.is_handed_over:
+                return Cut(0, self._generations.active.memtable)
             self._check_usable()
-            cut = self.recent.open(self._pending.last_ticket)
+            return self.recent.open(self._pending.last_ticket, self._generations.active.memtable)
+
+    def reach(self, cut: Cut) -> None:
+        """Return when every write up to a cut has landed."""
         if self._options.durable:
             self._land(cut.ticket, [])
+
+    def cut_after(self, before: Cut) -> Cut | None:
+        """A cut for who has read the region after a cut of its earlier writer: it counts what was
+        written since then. None if that is not known, as rows have left memory, or came by a way
+        that leaves no rows there: all of these flush what is in memory first."""
+        cut = self.open_cut()
+        with self._lock:
+            rows = self._generations.rows_after(before.memtable, before.rows)
+        if rows is None:
+            return None
+        written = [batch.select(self.recent.primary_key) for batch in rows if batch.num_rows]
+        cut.earlier = (*before.earlier, *(Write(0, keys) for keys in written))
         return cut
 
     def seal(self) -> None:
@@ -274,3 +333,23 @@ class RegionWriter(GroupCommit):
             else:
                 self._fail(error)
             self._changed.tell()
+
+
+def landed_cuts(cuts: Mapping[RegionWriter, Cut]) -> dict[RegionWriter, Cut]:
+    """Cuts that have begun, once all writes up to each of them have landed. Those of writers that
+    have stopped are left out: the call that writes there reports it."""
+    result = {}
+    for writer, cut in cuts.items():
+        with suppress(MemWalError):
+            writer.reach(cut)
+            result[writer] = cut
+    return result
+
+
+def carried(cuts: Mapping[RegionWriter, Cut], writer: RegionWriter) -> Cut | None:
+    """The cut of a region from before a read, for the writer that has the region by now; None if
+    nobody knows what others have written there since."""
+    if writer in cuts:
+        return cuts[writer]
+    before = (cut for earlier, cut in cuts.items() if earlier.region_id == writer.region_id)
+    return next((after for cut in before if (after := writer.cut_after(cut))), None)

@@ -22,7 +22,7 @@ RegionKey = tuple[RegionValue, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RoutedRows:
     """The rows of one region, and the region's values by field id and as a key."""
 
     key: RegionKey
@@ -40,20 +40,20 @@ class Router:
             values = spec.values_of(spec.evaluate(pa.table({"row": [0]})))[0]
             self._only = tuple(values.values()), values
 
-    def route(self, batch: pa.RecordBatch) -> list[Part]:
+    def route(self, batch: pa.RecordBatch) -> list[RoutedRows]:
         """The rows of each region, in their order."""
         if batch.num_rows == 0:
             return []
         if self._only is not None:
-            return [Part(*self._only, batch)]
+            return [RoutedRows(*self._only, batch)]
         distinct, region_of_row = self._spec.assign(pa.Table.from_batches([batch]))
         regions = self._spec.values_of(distinct)
         if len(regions) == 1:
-            return [Part(tuple(regions[0].values()), regions[0], batch)]
+            return [RoutedRows(tuple(regions[0].values()), regions[0], batch)]
         order = np.argsort(region_of_row, kind="stable")
         ends = np.cumsum(np.bincount(region_of_row, minlength=len(regions)))[:-1]
         return [
-            Part(tuple(values.values()), values, rows)
+            RoutedRows(tuple(values.values()), values, rows)
             for values, rows in zip(regions, _divided(batch, order, ends), strict=True)
         ]
 

@@ -1,37 +1,53 @@
 """The writer that users have: it takes rows of any region and keeps one region writer for each.
 
 Regions are claimed when the first row for them comes, and created on demand (protocol rule 11).
+MemTables are flushed by time and need. Buffered rows are written by the end of the interpreter,
+even if nobody closes the writer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
-from os import PathLike
-from typing import Any
+from random import random
+from threading import Lock
+from typing import Any, NoReturn, Self
 from uuid import UUID
 
 import pyarrow as pa
 
-from exec_nodes.arrow.row_stream import RowStream
 from exec_nodes.base.threads import is_over
-from memwal_sql.errors import InvalidCallError, UnsupportedError
-from memwal_sql.state.memtable import memtable_schema
-from memwal_sql.write.conditional.resolve import ReadChanges, RowChanges
+from exec_nodes.base.ticker import Ticks
+from exec_nodes.base.transient_threads import TransientThreads
+from memwal_sql.errors import (
+    InvalidCallError,
+    ReopenError,
+    RepairError,
+    UnsupportedError,
+)
+from memwal_sql.state import open_writers
+from memwal_sql.write.conditional.recent import Cut
+from memwal_sql.write.conditional.resolve import Compute, LiveRows, ReadChanges, Resolved
 from memwal_sql.write.coordinator import Description
-from memwal_sql.write.ingest.conditional_changes import conditional_changes
-from memwal_sql.write.ingest.debezium import BinaryText, DecimalText, TextForms
-from memwal_sql.write.ingest.files import named_file
-from memwal_sql.write.ingest.missing import ERROR, KEEP, MissingInUpsert
 from memwal_sql.write.ingest.normalise import Rows
-from memwal_sql.write.ingest.pieces import normalised, normalised_parts, one_batch
-from memwal_sql.write.lifecycle import WriterLifecycle
+from memwal_sql.write.ingest.pieces import normalised
+from memwal_sql.write.options import WriterOptions
+from memwal_sql.write.region_opener import RegionOpener, WrittenTable
+from memwal_sql.write.region_writer import RegionWriter
+from memwal_sql.write.region_writers import RegionWriters
 from memwal_sql.write.result import DURABLE, WriteResult, reached
-from memwal_sql.write.statement import SNAPSHOT, Isolation, check_isolation
+from memwal_sql.write.router import RegionValues
+from memwal_sql.write.row_calls import RowCalls
+from memwal_sql.write.statement import SNAPSHOT, Isolation, Statements
+from memwal_sql.write.turns import Turns
+
+_PARALLEL_FLUSHES = {False: 2, True: 8}  # by whether the store is remote
 
 
-class TableWriter(WriterLifecycle):
+class TableWriter(RowCalls):
     """Writes rows of one table. A context manager, safe to use from several threads.
 
     Within a region a call is written whole or not at all, up to the size of a MemTable; a larger
@@ -40,86 +56,63 @@ class TableWriter(WriterLifecycle):
     effect in order.
     """
 
-    def upsert(
+    def __init__(
         self,
-        data: Any,
+        table: WrittenTable,
+        rows: LiveRows,
         *,
-        missing: MissingInUpsert = KEEP,
-        when: str | None = None,
-        set: Mapping[str, str] | None = None,  # noqa: A002 (SQL's word)
-        isolation: Isolation = SNAPSHOT,
-        atomic: bool = False,
-    ) -> WriteResult:
-        """Insert rows, or replace those with the same primary key; if a key occurs twice, the last
-        row wins.
-
+        region: str | None = None,
+        options: WriterOptions | None = None,
+        of_insert: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        random: Callable[[], float] = random,
+    ) -> None:
+        """
         Args:
-            data: any Arrow data, such as tables, readers, datasets and lists of batches, a pandas
-                or polars frame, a dict of columns or a list of dicts; or the path of a file with
-                rows, such as `"day.parquet"`: Parquet, Arrow, CSV or JSON, as its name ends. A
-                stream (a file, reader, dataset, scanner or generator of batches) is read and
-                written piece by piece: if a piece is refused or can't be read, the pieces before it
-                stay written.
-            missing: how to treat columns that `data` lacks. `"keep"`: existing rows keep their
-                values, new ones get the default or null. `"null"`: they become null, even in rows
-                with a value. `"error"`: the call is refused.
-            when: a SQL condition over an existing row, `t`, and the row given, `s`, such as
-                `"t.updated_at <= s.updated_at"`: an existing row that does not meet it stays as it
-                is. Rows with new keys are always inserted.
-            set: SQL expressions over `t` and `s` by column, such as `{"n": "t.n + s.n"}`: the
-                values for existing rows, in place of those given.
-            isolation: `"serializable"` reads and computes everything again if anything was written
-                meanwhile to the regions that were read; so in other methods.
-            atomic: whether the rows of all regions become visible together, and none of them if the
-                call fails. It takes a second round of requests, and rows that fit into one MemTable
-                each. Calls that read rows first are atomic by themselves.
-
-        Rows with one key are applied one after the other. With `when`, `set` or columns to keep,
-        existing rows are read first, see `memwal_sql.write.statement`: no update of a key is lost,
-        whoever writes it meanwhile.
-
-        Raises InvalidCallError before anything is written if the rows don't fit; BackPressureError
-        if nothing was written for lack of room; ConflictError if others wrote the same keys each
-        time, or kept taking its regions; FencedError or WriterFailedError if the writer is
-        finished: open a new one; PartlyWrittenError if a call that reads rows first was fenced
-        after it had written some regions; TableReplacedError if a flush has found that the base
-        table was overwritten or is gone; and UnknownFormatError if a newer version of this package
-        has it.
-
-        Examples:
-            >>> with table.writer() as writer:
-            ...     result = writer.upsert([{"id": 1, "degrees": 4.5}], missing="keep")
-            >>> table.get(1).to_pylist()
-            [{'id': 1, 'city': 'Oslo', 'degrees': 4.5}]
+            rows: the table, for statements that read existing rows.
+            region: the name or UUID of the one region to write, for manual regions.
+            of_insert: whether INSERT statements opened it, and not the program: they may close it.
         """
-        self._check_open()
-        check_isolation(isolation)
-        expressions = self._resolver.expressions(when, set or {})
-        normaliser = self._normaliser
-        with named_file(data):
-            rows = normaliser.arrow_rows(data, missing)
-            lacking = missing == KEEP and normaliser.lacks_columns(rows)
-            normalise = partial(normaliser.upserts, missing=ERROR if missing == KEEP else missing)
-            if not (lacking or expressions):
-                return self._write(rows, normalise, normaliser.row_bytes, atomic=atomic)
-            if isinstance(rows, RowStream):
-                rows = rows.read_all()
-            names = self._schema.names
-            batch = normaliser.partial(rows) if lacking else normalise(rows).select(names)
-        return self._statements.over_keys(*self._resolver.upsert(batch, expressions), isolation)
-
-    def insert(self, data: Any, *, missing: MissingInUpsert = KEEP) -> WriteResult:
-        """Insert rows with new keys. If one exists, raises KeysExistError and writes nothing.
-
-        `data` and `missing` are as in `upsert`: columns that the rows lack have their default or
-        null, are null with `missing="null"`, and refused with `missing="error"`.
-        It is always serializable, as it reads only the keys that it writes. Raises as `upsert`
-        does.
-        """
-        self._check_open()
-        with named_file(data):
-            rows = self._normaliser.upserts(data, missing, new=True)
-        return self._statements.over_keys(*self._resolver.insert(rows))
+        super().__init__(table.info, rows)
+        table.check_region(region)
+        context, self._options = table.context, options or WriterOptions()
+        remote = context.store.remote
+        most = self._options.parallel_flushes or _PARALLEL_FLUSHES[remote]
+        self._flushes = TransientThreads(most, f"flushes of {context.uri}")
+        self._wal_flushes = TransientThreads(1, f"writes of {context.uri}")
+        opener = RegionOpener(
+            table=table,
+            options=self._options,
+            flushes=self._flushes,
+            lost=self._lose,
+            buffered=self._buffered,
+            clock=clock,
+            sleep=sleep,
+        )
+        self._budget = opener.budget
+        turns = Turns(remote=remote, clock=clock, sleep=sleep, random=random)
+        self._writers = RegionWriters(
+            opener, region, self._check_open, turns if self._options.turns else None
+        )
+        self._statements = Statements(
+            context=context,
+            writers=self._writers,
+            make_room=lambda size: self._budget.wait_for_room(size, self._relieve),
+            order=opener.order,
+            regions=table.regions,
+            routes=table.spec is not None,
+            options=self._options,
+        )
+        self._close_lock = Lock()
+        self._closed = False
+        self._lost: RepairError | None = None
+        self.pid = os.getpid()
+        self.identity = context.identity
+        self.columns = table.stored
+        self.routes, self.of_insert = table.spec is not None, of_insert
+        self._ticks = self._start_ticks()
+        open_writers.register_table(self)
 
     def insert_into(self, rows: pa.Table, description: Description | None = None) -> WriteResult:
         """Write the whole rows of an INSERT statement, as one transaction if they fit into one.
@@ -135,67 +128,11 @@ class TableWriter(WriterLifecycle):
             return self.upsert(rows)
         self._check_open()
         batch = self._normaliser.upserts(rows)
-        statements = self._statements.described(description)
-        result = statements.whole_rows(batch)
+        result = self._statements.whole_rows(batch, description)
         if result is not None:
             return result
-        written = self._write(batch, lambda batch: batch)
-        return replace(written, atomic=statements.enqueuer.is_one_entry(batch))
-
-    def delete(
-        self,
-        keys: Any,
-        *,
-        when: str | None = None,
-        isolation: Isolation = SNAPSHOT,
-        atomic: bool = False,
-    ) -> WriteResult:
-        """Delete the rows with these primary keys, whether they exist or not.
-
-        Args:
-            keys: values, tuples for a composite key, or rows in any form that `upsert` takes, whose
-                primary key columns are read. The path of a file is a `pathlib.Path`, as a text may
-                be a key.
-            when: a SQL condition over the existing row, `t`; rows that do not meet it stay, and are
-                counted, as are keys without a row.
-            isolation, atomic: as in `upsert`.
-
-        Examples:
-            >>> with table.writer() as writer:
-            ...     result = writer.delete([1])
-            >>> table.get([1, 2], ["id"]).to_pylist()
-            [{'id': 2}]
-        """
-        self._check_open()
-        check_isolation(isolation)
-        with named_file(keys if isinstance(keys, PathLike) else None):
-            key_columns = self._normaliser.keys(keys)
-        if when is None:
-            row_bytes = self._normaliser.tombstones(key_columns.slice(0, 1)).nbytes
-            return self._write(key_columns, self._normaliser.tombstones, row_bytes, atomic=atomic)
-        rows = self._normaliser.tombstones(key_columns)
-        expressions = self._resolver.expressions(when, {})
-        return self._statements.over_keys(*self._resolver.delete(rows, expressions), isolation)
-
-    def delete_where(self, where: str, *, isolation: Isolation = SNAPSHOT) -> WriteResult:
-        """Delete the rows that meet a SQL condition. Rows that begin to meet it during this call
-        may stay, unless the isolation is `"serializable"`. Raises as `upsert` does."""
-        self._check_open()
-        return self._statements.over_rows(*self._resolver.delete_where(where), isolation)
-
-    def update(
-        self,
-        set: Mapping[str, str],  # noqa: A002
-        *,
-        where: str | None = None,
-        isolation: Isolation = SNAPSHOT,
-    ) -> WriteResult:
-        """Set columns to the values of SQL expressions over the row, such as `{"n": "n + 1"}`, in
-        the rows that meet a condition, or in all. Rows that begin to meet it during this call may
-        stay as they are, unless the isolation is `"serializable"`; no other write of a row is lost.
-        Raises as `upsert` does."""
-        self._check_open()
-        return self._statements.over_rows(*self._resolver.update(set, where), isolation)
+        is_one_entry = self._statements.is_one_entry(batch)  # before: it may raise
+        return replace(self._write(batch, lambda batch: batch), atomic=is_one_entry)
 
     def change(
         self,
@@ -209,96 +146,12 @@ class TableWriter(WriterLifecycle):
 
         It is called with None for all changes. If others wrote some of their keys meanwhile, it is
         called again: with these keys or, for a statement that is computed again as a `whole`, with
-        None. Raises UnsupportedError for a row whose new key is in another region, if the changes
-        are too many for one transaction, and as `upsert` does.
+        None. Raises UnsupportedError if the changes are too many for one transaction, and a row
+        moves to another region with a new key; and as `upsert` does.
         """
         self._check_open()
-
-        def checked(keys: pa.Table | None) -> RowChanges:
-            changes = read(keys)
-            if changes.moved is not None and not self._is_one_entry(changes):
-                self._writers.check_regions_stay(*changes.moved)
-            return changes
-
-        select, compute = self._resolver.change(checked)
-        statements = self._statements
-        if description is not None:
-            statements = statements.described(description)
-        return statements.over_rows(select, compute, isolation, whole=whole)
-
-    def apply(
-        self,
-        changes: Any,
-        *,
-        op: str = "_op",
-        when: str | None = None,
-        atomic: bool = False,
-        binary: BinaryText | None = None,
-        decimal: DecimalText | None = None,
-    ) -> WriteResult:
-        """Write a stream of changes in order: rows with a column `op` that gives the kind of each.
-
-        It is `upsert`, `insert`, `update` or `delete`, or a code of Debezium (c, r, u, d), Flink
-        (+I, +U, -U, -D) or Delta's change data feed; the rows before an update are left out. Only
-        the key of a delete counts.
-
-        Args:
-            changes: rows as `upsert` takes them; `table.changes()`, with `op="_change"`; or a list
-                of Debezium's messages, envelopes with `before`, `after` and `op`, with or without a
-                `payload` around them. None, a tombstone of Kafka, is skipped. An update whose
-                `before` has another key deletes that one.
-            op: the column; in envelopes it is always `op`.
-            when: a SQL condition over an existing row, `t`, and the change, `s`, as in `upsert`.
-                For a delete `s` has the columns that it carries, such as Debezium's `before`, and
-                null in the others. A deleted row does not exist: a late older change inserts it
-                again.
-            atomic: as in `upsert`.
-            binary: how texts in binary columns encode bytes, in dicts and files of JSON: `base64`
-                and `base64-url-safe`, which Debezium sends, or `hex`. In an envelope such a text is
-                refused without it.
-            decimal: the same for texts in decimal columns, as `decimal.handling.mode` of Debezium:
-                `precise` for base64 of the digits, in units of the column's last place, or `string`
-                for texts such as `12.50`.
-
-        Raises as `upsert` does.
-
-        Examples:
-            >>> with table.writer() as writer:
-            ...     result = writer.apply(
-            ...         [
-            ...             {"op": "upsert", "id": 5, "city": "Bern", "degrees": 8.0},
-            ...             {"op": "delete", "id": 1},
-            ...         ],
-            ...         op="op",
-            ...     )
-            >>> sorted(table.scan(["id"]).read_all()["id"].to_pylist())
-            [2, 5]
-        """
-        self._check_open()
-        forms = TextForms(binary, decimal)
-        if when is not None:
-            expressions = self._resolver.expressions(when, {})
-            with named_file(changes):
-                batch = conditional_changes(self._normaliser, self._schema, changes, op, forms)
-            return self._statements.over_keys(*self._resolver.upsert(batch, expressions))
-        with named_file(changes):
-            normaliser, rows = self._normaliser.opened_changes(changes)
-            normalise = partial(normaliser.changes, op=op, forms=forms)
-            if isinstance(rows, pa.Table | RowStream):
-                return self._write(rows, normalise, normaliser.row_bytes, atomic=atomic)
-            if isinstance(rows, Iterator):
-                stream = RowStream(memtable_schema(self._schema), normalised_parts(rows, normalise))
-                return self._write(stream, one_batch, atomic=atomic)
-            return self._write(normalise(rows), lambda batch: batch, atomic=atomic)
-
-    def _is_one_entry(self, changes: RowChanges) -> bool:
-        """Whether changes are one transaction for certain, so that rows may move between
-        regions."""
-        parts = [part for part in (changes.upserts, changes.deletes) if part is not None]
-        return (
-            self._context.takes_transactions
-            and sum(part.num_rows for part in parts) <= self._options.memtable_rows
-            and sum(part.nbytes for part in parts) <= self._options.memtable_bytes // 2
+        return self._statements.over_rows(
+            *self._resolver.change(read), isolation, description or Description(), whole=whole
         )
 
     def _write(
@@ -331,6 +184,16 @@ class TableWriter(WriterLifecycle):
             raise
         return WriteResult(written, reached(self._options), positions, atomic=written == 0)
 
+    def _over_keys(
+        self, keys: pa.RecordBatch, compute: Compute, isolation: Isolation = SNAPSHOT
+    ) -> WriteResult:
+        return self._statements.over_keys(keys, compute, isolation)
+
+    def _over_rows(
+        self, select: Callable[[], Resolved], compute: Compute, isolation: Isolation
+    ) -> WriteResult:
+        return self._statements.over_rows(select, compute, isolation)
+
     def _append(self, batch: pa.RecordBatch) -> dict[UUID, int]:
         if batch.num_rows == 0:
             return {}
@@ -342,3 +205,196 @@ class TableWriter(WriterLifecycle):
         with self.room_for(batch.nbytes):
             positions = self._writers.append(batch)
         return positions if self._options.durable else {}
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether it goes on with a region that another process took over."""
+        return self._options.takes_turns
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
+    def usable(self) -> bool:
+        if self._closed or self._lost is not None:
+            return False
+        return all(writer.is_usable or writer.is_handed_over for writer in self._writers)
+
+    def begin_cuts(self) -> dict[RegionWriter, Cut]:
+        """A cut of every region that is claimed now, or was, for `landed_cuts`."""
+        return self._writers.begin_cuts()
+
+    def route(self, batch: pa.RecordBatch) -> list[tuple[RegionWriter, pa.RecordBatch]]:
+        """The rows of each region, and the region's writer, which has claimed it."""
+        self._check_open()
+        return self._writers.route(batch)
+
+    def take_turns_with(self, others: Iterable[TableWriter]) -> None:
+        """Note that transactions write this table together with others: this process takes its
+        turns in all of them at once."""
+        self._writers.take_turns_with(writer.region_writers for writer in others)
+
+    @property
+    def region_writers(self) -> RegionWriters:
+        """The writers of the table's regions."""
+        return self._writers
+
+    def claim(self, regions: Sequence[tuple[int, RegionValues | None]]) -> list[RegionWriter]:
+        """The writers of claimed regions, after some regions are claimed, given by spec and
+        values."""
+        self._check_open()
+        return self._writers.claim(regions) if regions else []
+
+    def claim_all(self) -> list[RegionWriter]:
+        """The writers of all regions of the table, which are claimed."""
+        self._check_open()
+        return self._statements.claim_all()
+
+    def sync(self) -> None:
+        """Write buffered rows to the WAL: every write made so far is durable on return."""
+        self._check_open()
+        self.land()
+
+    def land(self) -> None:
+        """As `sync`, also where the writer is being closed or was closed since the write."""
+        self._writers.flush_wal(self._writers.unfenced)
+
+    def flush(self) -> None:
+        """Turn every MemTable into a flushed generation; returns when all are committed."""
+        self._check_open()
+        self._writers.in_turn(lambda: self._flush(self._writers.claimed_again()))
+
+    def flush_usable(self) -> None:
+        """As `flush`, without regions that others have taken over, or whose writer failed."""
+        if not self._closed and self._lost is None:
+            self._flush([writer for writer in self._writers if writer.is_usable])
+
+    def _flush(self, writers: Sequence[RegionWriter]) -> None:
+        for writer in writers:
+            writer.seal()
+        self._writers.flush_wal(writers)
+        self._flushes.make_queued()
+        for writer in writers:
+            writer.wait_flushed()
+
+    def close(self) -> None:
+        """Write buffered rows to the WAL and release the regions. MemTables are not flushed: the
+        next writer replays them. Raises the error that kept an accepted row from being written; the
+        writer is closed in any case.
+        """
+        with self._close_lock:
+            if self._closed:
+                return
+            self._closed = True
+        open_writers.unregister_table(self)
+        if self.pid != os.getpid():
+            return  # this process has neither the parent's threads nor its regions
+        if self._ticks is not None:
+            self._ticks.stop()
+        self._wal_flushes.shutdown()
+        errors: list[Exception] = []
+        self._writers.each(RegionWriter.close, errors)
+        self._writers.wait()
+        self._flushes.shutdown()  # flushes that are running end, and may fail
+        self._writers.each(RegionWriter.check_flushes, errors)
+        for writer in self._writers:
+            open_writers.unregister(self.identity, writer)
+        open_writers.UNWRITTEN.discard(self)
+        if errors:
+            raise errors[0]
+
+    def __reduce__(self) -> NoReturn:
+        """Raise InvalidCallError: regions have one writer."""
+        raise InvalidCallError(
+            f"a writer of {self.identity[0]} can't be pickled or copied, as it owns its regions: "
+            "pickle the table, and open table.writer() where the rows are written"
+        )
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"regions={len(list(self._writers))}"
+        return f"TableWriter({self.identity[0]!r}, {state})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: object
+    ) -> None:
+        try:
+            self.close()
+        except Exception as closing:
+            if error is None:
+                raise
+            error.add_note(f"closing the writer failed too: {closing}")
+
+    @contextmanager
+    def room_for(self, size: int) -> Iterator[None]:
+        """Keep room for so many bytes. Raises BackPressureError."""
+        self._budget.take_room(size, self._relieve)
+        try:
+            yield
+        finally:
+            self._budget.release(size)
+
+    def _relieve(self) -> None:
+        """Start a flush: of the largest active MemTable, unless one is running."""
+        writers = self._writers.unfenced
+        for writer in writers:
+            writer.check_usable()
+        if writers and not any(writer.sealed_bytes for writer in writers):
+            largest = max(writers, key=lambda writer: writer.active_bytes)
+            largest.seal()
+        self._flushes.make_queued()
+        if self._ticks is not None:
+            self._ticks.wake()  # a slow store would keep the caller here for too long
+
+    def _start_ticks(self) -> Ticks | None:
+        options = self._options
+        intervals = [] if options.durable else [options.wal_flush_interval_s]
+        if options.ages_interval_s is not None:
+            intervals.append(options.ages_interval_s)
+        return Ticks(self._tick, min(intervals)) if intervals else None
+
+    def _tick(self) -> None:
+        if self._options.durable:
+            self._writers.tick()
+        elif self._wal_flushes.is_busy:
+            pass
+        elif any(writer.is_due for writer in self._writers):
+            self._wal_flushes.submit(self._writers.tick)  # it waits for the store
+            self._wal_flushes.make_queued()
+        else:
+            with open_writers.UNWRITTEN_LOCK:
+                if not any(writer.has_buffered for writer in self._writers):
+                    open_writers.UNWRITTEN.discard(self)
+
+    def _lose(self, error: RepairError) -> None:
+        """Stop all regions: nobody would see further rows."""
+        self._lost = error
+        for writer in self._writers:
+            writer.flush_failed(error)
+
+    def stop(self, error: RepairError) -> None:
+        """Note that the table is gone: write nothing to the one at its place."""
+        self._lost = error
+        for writer in self._writers:
+            writer.stop(error)
+
+    def _buffered(self, full: bool) -> None:
+        """Note that rows are buffered, `full` if they suffice for an entry."""
+        with open_writers.UNWRITTEN_LOCK:
+            open_writers.UNWRITTEN.add(self)
+        if full and self._ticks is not None:
+            self._ticks.wake()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ReopenError("this writer is closed; open a new one with table.writer()")
+        if self._lost is not None:
+            raise type(self._lost)(str(self._lost)) from self._lost
+        if self.pid != os.getpid():
+            raise ReopenError(
+                f"this writer was opened by process {self.pid} and does not survive a fork: open "
+                f"a new one in process {os.getpid()}"
+            )

@@ -5,7 +5,9 @@ which another one has lets it work for a turn, and then works for a turn itself.
 regions that it lacks when, by its own clock, each of them was claimed a turn ago, or nothing was
 appended to it for an eighth of a turn: its writer has died, or has nothing to write. A writer that
 has not appended since its claim may be a statement that reads, and gets half a turn. A call claims
-all of its regions together, or two calls would go on taking each other's second region.
+all of its regions together, or two calls would go on taking each other's second region. With them
+it claims what its process has lost and had written in its last turns: its next calls need that, and
+would wait for another turn each.
 
 If several processes wait, those that have seen the turn of another one pass have waited longer, and
 go first; the more turns they have seen, the earlier, by chance.
@@ -17,7 +19,7 @@ does no other harm.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
 from math import inf
 from random import random
@@ -25,6 +27,7 @@ from typing import Protocol, TypeVar
 
 from exec_nodes.base.tasks import map_in_threads
 from exec_nodes.base.thresholds import Thresholds
+from memwal_sql.errors import MemWalError
 from memwal_sql.storage.deadlines import check_deadline, remaining
 from memwal_sql.write.options import PARALLEL_REGIONS
 
@@ -34,6 +37,7 @@ _QUIET = 1 / 8
 _READING = 1 / 2
 _IDLE = 1  # who waits has claimed a region by then
 _INTERVAL = 1 / 16
+_RECENT = 8  # some turns of each of several processes
 
 
 class TurnSeconds(Thresholds):
@@ -52,12 +56,14 @@ class Tenure:
         end: the first free position of the log.
         modified: when the last entry was written, as `ObjectMeta` has it.
         has_written: whether rows follow the last claim.
+        known_since: when this process has met the last claim, by its clock; None: now.
     """
 
     epoch: int
     end: int
     modified: float | None = None
     has_written: bool = True
+    known_since: float | None = None
 
     @property
     def quiet(self) -> float:
@@ -80,6 +86,13 @@ def _tenure(region: Contested) -> Tenure | None:
     return region.tenure()
 
 
+def _tenure_if_known(region: Contested) -> Tenure | None:
+    try:
+        return region.tenure()
+    except MemWalError:  # for the call that needs the region
+        return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns:
     """How the calls of a writer wait for their turns.
@@ -97,20 +110,45 @@ class Turns:
     now: Callable[[], float] = time.time
     random: Callable[[], float] = random
 
-    def wait(self, lacking: Callable[[], dict[K, C]]) -> dict[K, C]:
+    @property
+    def seconds(self) -> float:
+        """The length of a turn."""
+        return TurnSeconds.remote if self.remote else TurnSeconds.local
+
+    @property
+    def recent(self) -> float:
+        """The time since which regions are in use that rows came for, by `clock`."""
+        return self.clock() - self.seconds * _RECENT
+
+    def begin(self) -> Turn:
+        """The turn of a call, to `wait` for."""
+        return Turn(self.seconds, self.random)
+
+    def wait(
+        self, turn: Turn, lacking: Callable[[], dict[K, C]], lost: Callable[[], dict[K, C]] = dict
+    ) -> dict[K, C]:
         """Return the regions that a call lacks when they may be claimed. `lacking` gives those that
-        it lacks now, and is called now and then; its errors end the wait. Raises
-        DeadlineExceededError, and the errors of reading the logs."""
-        turn = Turn(TurnSeconds.remote if self.remote else TurnSeconds.local, self.random)
+        it lacks now, and is called now and then; its errors end the wait. So is `lost`, for further
+        regions to claim with them, where others have these. Raises DeadlineExceededError, and the
+        errors of reading the logs of what is lacking. Who then finds that another one was quicker
+        waits again, with the same turn."""
         while True:
             check_deadline(_NOT_WRITTEN)
             regions = lacking()
-            tenures = map_in_threads(_tenure, regions.values(), PARALLEL_REGIONS)
-            now, time_now = self.clock(), self.now()
-            pause = turn.pause(now, time_now, dict(zip(regions, tenures, strict=True)))
-            if not pause:
-                return regions
-            self.sleep(min(pause, remaining()))
+            asked = map_in_threads(_tenure, regions.values(), PARALLEL_REGIONS)
+            tenures: dict[Hashable, Tenure | None] = {**dict(zip(regions, asked, strict=True))}
+            if turn.has_begun or turn.pause(self.clock(), self.now(), tenures):
+                more = {key: region for key, region in lost().items() if key not in regions}
+                asked = map_in_threads(_tenure_if_known, more.values(), PARALLEL_REGIONS)
+                for (key, region), tenure in zip(more.items(), asked, strict=True):
+                    if tenure is not None:
+                        tenures[key], regions[key] = tenure, region
+                needed = regions.keys() - more.keys() if turn.is_late else tenures.keys()
+                pause = turn.pause(self.clock(), self.now(), tenures, needed)
+                if pause:
+                    self.sleep(min(pause, remaining()))
+                    continue
+            return regions
 
 
 class Turn:
@@ -124,8 +162,23 @@ class Turn:
         self._passed = 0
         self._drawn = False
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether a region was found that another process has."""
+        return bool(self._seen)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether turns of others have passed. Then it does not wait for further regions, which are
+        hardly ever all free where others take turns in them at different times."""
+        return self._passed > 1
+
     def pause(
-        self, now: float, time_now: float, tenures: Mapping[Hashable, Tenure | None]
+        self,
+        now: float,
+        time_now: float,
+        tenures: Mapping[Hashable, Tenure | None],
+        needed: Collection[Hashable] | None = None,
     ) -> float:
         """Seconds after which to ask again; 0: the turn has come.
 
@@ -133,6 +186,7 @@ class Turn:
             now: by the clock of the process.
             time_now: in seconds since 1970.
             tenures: by region; None for one that no other process has.
+            needed: the regions whose turn must have come; all by default.
         """
         others = {region: t for region, t in tenures.items() if t is not None}
         idle_since = time_now - self._seconds * _IDLE
@@ -140,7 +194,8 @@ class Turn:
             return 0.0
         self._note(now, others)
         interval = self._seconds * _INTERVAL
-        free = max((seen.free(self._seconds) for seen in self._seen.values()), default=-inf)
+        waited = self._seen.keys() if needed is None else self._seen.keys() & needed
+        free = max((self._seen[region].free(self._seconds) for region in waited), default=-inf)
         if now < free:
             self._drawn = False
             return min(interval, free - now)
@@ -155,7 +210,7 @@ class Turn:
         self._seen = {
             region: before[region].later(now, tenure)
             if region in before
-            else _Seen(tenure, now, now)
+            else _Seen(tenure, _claimed(now, tenure), now)
             for region, tenure in tenures.items()
         }
         self._passed += any(
@@ -181,6 +236,10 @@ class _Seen:
         """The same with a newer tenure."""
         return _Seen(
             tenure,
-            now if tenure.epoch != self.tenure.epoch else self.claimed,
+            self.claimed if tenure.epoch == self.tenure.epoch else _claimed(now, tenure),
             now if tenure.end != self.tenure.end else self.appended,
         )
+
+
+def _claimed(now: float, tenure: Tenure) -> float:
+    return now if tenure.known_since is None else tenure.known_since

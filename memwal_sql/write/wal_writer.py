@@ -14,6 +14,7 @@ from memwal_sql.errors import (
     TornEntryError,
     WriterFailedError,
 )
+from memwal_sql.state.batch_marks import BatchMark
 from memwal_sql.storage.deadlines import unbounded
 from memwal_sql.storage.records.intent import MOST_NOTES, Intent, Note
 from memwal_sql.storage.wal.log import Wal, encode_entry, encode_fence
@@ -60,7 +61,7 @@ class WalWriter:
 
     @property
     def attributes(self) -> Attributes:
-        """Those of its metrics."""
+        """The attributes of its metrics."""
         return self._wal.attributes
 
     @property
@@ -85,13 +86,13 @@ class WalWriter:
         self,
         batch: pa.RecordBatch,
         generation: int,
-        batch_id: str | None = None,
+        staged: BatchMark | None = None,
         intent: Intent | None = None,
     ) -> int:
         """Make the rows of `batch` durable and return the position of their entry.
 
-        `batch_id` marks the rows of a staged batch; `intent` those of a transaction, which may have
-        none in the region.
+        `staged` is the batch that the rows were staged as; `intent` is that of a transaction, which
+        may have no rows in the region.
 
         Raises FencedError (nothing was written), WriterFailedError (the message says whether the
         rows may have been written) and CorruptFileError.
@@ -105,7 +106,7 @@ class WalWriter:
                 stored,
                 writer_epoch=self._epoch,
                 generation=generation,
-                batch_id=batch_id,
+                batch_id=None if staged is None else str(staged),
                 flushed_within=self._flushed_within,
                 keeps_region=self._keeps_region,
                 intent=intent,

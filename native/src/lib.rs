@@ -4,6 +4,7 @@
 mod filters;
 mod hashing;
 mod host;
+mod leaf;
 mod live;
 mod mount;
 mod python;
@@ -27,8 +28,9 @@ fn memwal_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<mount::resident::ResidentBatches>()?;
     module.add_class::<mount::resident::StreamCounts>()?;
     module.add_function(wrap_pyfunction!(mount::ffi_table::quick_tables, module)?)?;
-    module.add_class::<live::image::LiveImage>()?;
+    live::register(module)?;
     module.add_class::<filters::predicate::Predicate>()?;
+    module.add_function(wrap_pyfunction!(filters::rows::keep_rows, module)?)?;
     module.add_class::<rules::session_rule::SessionRule>()?;
     module.add_class::<python::arrow_bridge::ArrowStream>()?;
     sql::register(module)?;

@@ -9,8 +9,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from typing import TYPE_CHECKING
 
-import datafusion
 import pyarrow as pa
 
 from exec_nodes.arrow.arrays import flat
@@ -18,6 +18,9 @@ from exec_nodes.base.brief import shortened
 from exec_nodes.base.errors import InvalidCallError
 from exec_nodes.base.threads import in_thread
 from planner.regions.hashing.murmur3 import murmur3, murmur3_multi
+
+if TYPE_CHECKING:
+    import datafusion
 
 # Functions of their arguments alone that can't turn a few characters into gigabytes, as an
 # expression is read from the table. All others are refused, so that neither now() nor a function of
@@ -235,6 +238,8 @@ def _run_here(sql: str, inputs: dict[str, pa.Array]) -> pa.Array:
 def _context(_process: int) -> datafusion.SessionContext:
     """One context a process, because its threads don't survive a fork; with one partition, so
     that the order of rows stays."""
+    import datafusion
+
     return datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(1))
 
 

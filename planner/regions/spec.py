@@ -150,17 +150,11 @@ def distinct_rows(table: pa.Table) -> tuple[pa.Table, npt.NDArray[np.int64]]:
 def _codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], int]:
     """Row codes below the returned size, equal exactly where the values are equal."""
     array = one_array(column)
-    if pa.types.is_integer(array.type) and array.type.bit_width <= 32 and len(array):
-        bounds = pc.min_max(array).as_py()
-        low, high = bounds["min"], bounds["max"]
-        if low is None:
-            return np.zeros(len(array), np.int64), 1
+    if pa.types.is_integer(array.type) and array.type.bit_width <= 32 and not array.null_count:
+        values = array.to_numpy().astype(np.int64)
+        low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
         if high - low < _DENSE_SPAN:
-            values = pc.fill_null(array, low).to_numpy(zero_copy_only=False).astype(np.int64)
-            values -= low
-            if array.null_count:
-                values[np.asarray(pc.is_null(array))] = high - low + 1
-            return values, high - low + 2
+            return values - low, high - low + 1
     encoded = pc.dictionary_encode(array, null_encoding="encode")
     codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     return codes, max(1, len(encoded.dictionary))

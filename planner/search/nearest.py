@@ -36,6 +36,7 @@ class Nearest:
         metric: how DataFusion measures: `l2`, the root of the square, `cosine`, or `dot`, by which
             the greatest product comes first.
         order: how it sorts.
+        is_filtered: whether the query has conditions.
     """
 
     column: str
@@ -43,21 +44,22 @@ class Nearest:
     vector: Sequence[float]
     k: int
     order: Order
+    is_filtered: bool
 
 
 def plan_nearest(
     query: Query, nearest: Nearest, scan: Node, snapshot: Snapshot
 ) -> NearestExec | None:
     """One KNNExec a source, as of a vector search, over what `scan` reads; None where that is
-    better: where it looks keys up or stops after some rows, and for vectors whose distances are
-    not told here. Pure.
+    better: where it looks keys up or stops after some rows, for vectors whose distances can't be
+    told from their rounding, and where conditions are not applied by the scan. Pure.
 
     Yields the columns of the scan of at least the rows that may be among the first `k`.
     """
     schema = snapshot.info.schema
     if not isinstance(scan, DeduplicateExec) or query.limit is not None:
         return None
-    if DISTANCE in query.columns:
+    if DISTANCE in query.columns or bool(query.filters) != nearest.is_filtered:
         return None
     vector = np.atleast_2d(np.asarray(nearest.vector, np.float64))
     if not _can_measure(vector, schema.field(nearest.column).type, nearest.metric):

@@ -22,6 +22,7 @@ from tests.soak import IS_SOAK
 
 QUICK = {
     "filtered-scan",
+    "get-keys",
     "get-one",
     "sql-lookup",
     "statements",

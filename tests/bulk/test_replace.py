@@ -17,6 +17,7 @@ from memwal_sql.bulk.replace import Replacement
 from memwal_sql.bulk.rows import RowForm
 from memwal_sql.maintain.merge.commit import PassWriter
 from memwal_sql.maintain.merge.merger import Merger
+from memwal_sql.table import staging
 from tests.soak import usual
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64())])
@@ -162,7 +163,7 @@ def test_what_fails_when_the_rows_are_replaced_is_left_to_the_jobs(
         raise mw.StoreUnavailableError("no space: nothing was written")
 
     with monkeypatch.context() as patched:
-        patched.setattr(mw.Table, failing, fails)
+        patched.setattr(staging, failing, fails)
         version = table.replace_rows((lambda: rows({4: 4})) if lazily else rows({4: 4}))
     assert live(table) == {4: 4}
     assert version <= mw.open_table(table.uri).version
@@ -179,7 +180,7 @@ def test_why_rows_are_not_replaced_is_told_whatever_else_fails(
     def no_rows() -> pa.Table:
         raise mw.InvalidCallError("the query fails")
 
-    monkeypatch.setattr(mw.Table, "discard_staged", fails)
+    monkeypatch.setattr(staging, "discard_staged", fails)
     before = live(table)
     with pytest.raises(mw.InvalidCallError, match="the query fails"):
         table.replace_rows(no_rows)

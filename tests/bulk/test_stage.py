@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
 from itertools import product
@@ -16,11 +17,16 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.bulk import read as staged_read
-from memwal_sql.bulk.publish_region import PublishLimits
-from memwal_sql.bulk.read import StagedTables
+from memwal_sql.bulk.read import LogLimits, StagedTables
 from memwal_sql.bulk.rows import RowForm
 from memwal_sql.bulk.stage import StagedTask, StageLimits
-from memwal_sql.errors import FencedError, InvalidCallError, MemWalError, SourceGoneError
+from memwal_sql.errors import (
+    FencedError,
+    InvalidCallError,
+    MemWalError,
+    SourceGoneError,
+    StoreUnavailableError,
+)
 from memwal_sql.state.batch_marks import BatchMark, last_complete
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.region.versions import RegionManifests
@@ -31,7 +37,7 @@ from tests.model.merging import manifests
 from tests.model.opened import opened_over
 from tests.model.writing import flush_rows, merge_rows, upsert_rows
 from tests.soak import usual
-from tests.write.hooked_store import HookedStore, Outage
+from tests.write.hooked_store import Call, HookedStore, Outage
 
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
 PLAIN = RowForm()
@@ -94,9 +100,10 @@ def test_what_tasks_staged_is_published_once(table: Table, limits: StageLimits) 
     assert values(table) == expected
 
 
-@pytest.mark.parametrize("limits", [SMALL, LARGE])
-@pytest.mark.parametrize("nth", usual(range(1, 9), 3))
-@pytest.mark.parametrize("kind", [Kind.REFUSED, Kind.TIMEOUT, Kind.LOST_REPLY])
+CUTS = product((Kind.REFUSED, Kind.TIMEOUT, Kind.LOST_REPLY), usual(range(1, 9), 3), (SMALL, LARGE))
+
+
+@pytest.mark.parametrize(("kind", "nth", "limits"), usual([*CUTS], 10))
 def test_a_batch_cut_through_anywhere_is_completed_by_its_replay(
     table: Table, limits: StageLimits, nth: int, kind: Kind
 ) -> None:
@@ -126,7 +133,7 @@ def test_a_batch_is_completed_after_an_outage_of_the_store(
     """At any of its puts: what a publisher knows of its claim may be wrong by then."""
     table = mw.create_table(tmp_path / "one region", SCHEMA, "id")
     hooked = opened_over(table.uri, HookedStore)
-    publisher, store = hooked.publisher(), hooked._context.store
+    publisher, store = hooked.publisher(), hooked.context.store
     for batch in range(40):
         mark, rows = BatchMark("q", batch), keys(0, 9, str(batch))
         staged = [stage(table, rows, limits)]
@@ -170,18 +177,54 @@ def test_a_fence_in_the_middle_is_reported_and_nothing_claims_again(table: Table
     publisher = table.publisher()
     publisher.publish([stage(table, keys(1, 2, "a"))], BatchMark("q", 0))
     (region,) = publisher._regions.values()
-    claimed = region._claimed_now
+    claimed = region.writer
 
     def overtaken() -> Any:
         found = claimed()
         upsert_rows(table, keys(1, 2, "by the plain writer"))
         return found
 
-    with patch.object(region, "_claimed_now", overtaken), pytest.raises(FencedError):
+    with patch.object(region, "writer", overtaken), pytest.raises(FencedError):
         publisher.publish([stage(table, keys(1, 2, "b"))], BatchMark("q", 1))
     assert values(table) == {1: "by the plain writer"}
     publisher.publish([stage(table, keys(1, 2, "b"))], BatchMark("q", 1))
     assert values(table) == {1: "b"}
+
+
+def test_a_publisher_reads_on_where_others_have_written_between_its_batches(table: Table) -> None:
+    """It reads no entry twice, and puts its fence behind theirs at once."""
+    asked: Counter[str] = Counter()
+
+    def count(operation: str, path: str, call: Call) -> Any:
+        asked[operation] += "/wal/" in path
+        return call()
+
+    publisher = opened_over(table.uri, lambda store: HookedStore(store, count)).publisher()
+    for batch in range(4):
+        publisher.publish([stage(table, keys(1, 2, str(batch)))], BatchMark("q", batch))
+    with table.writer() as writer:
+        for number in range(5):
+            writer.upsert(keys(1, 2, f"theirs {number}"))
+    asked.clear()
+    publisher.publish([stage(table, keys(1, 2, "last"))], BatchMark("q", 4))
+    assert values(table) == {1: "last"}
+    assert asked["put_if_absent"] == 2  # a fence and the batch
+    assert asked["get"] <= 6 + 4  # theirs, and some looks at what comes next
+
+
+def test_who_flushes_rows_of_others_hears_what_failed(table: Table) -> None:
+    """Not that a writer has to be opened again: the caller has none."""
+    upsert_rows(table, keys(0, 9, "a"))
+
+    def refuse(operation: str, path: str, call: Call) -> Any:
+        if "bloom" in path:
+            raise StoreUnavailableError("it is down")
+        return call()
+
+    flushed = opened_over(table.uri, lambda store: HookedStore(store, refuse))
+    with pytest.raises(StoreUnavailableError, match="it is down"):
+        flushed.flush()
+    assert table.flush() == 3
 
 
 def test_batches_leave_one_fence_and_not_one_each(table: Table) -> None:
@@ -196,11 +239,11 @@ def test_batches_leave_one_fence_and_not_one_each(table: Table) -> None:
 
 def test_a_full_wal_is_flushed_and_its_marks_survive(table: Table) -> None:
     """The entries that carry the marks may be collected after a flush."""
-    publisher = table.publisher()
-    publisher._limits = PublishLimits(rows=25)
-    for batch in range(6):
-        rows = keys(batch * 20, batch * 20 + 40, str(batch))
-        publisher.publish([stage(table, rows)], BatchMark("q", batch))
+    with LogLimits.set(rows=25):
+        publisher = table.publisher()
+        for batch in range(6):
+            rows = keys(batch * 20, batch * 20 + 40, str(batch))
+            publisher.publish([stage(table, rows)], BatchMark("q", batch))
     assert min(table.regions()["current_generation"].to_pylist()) > 2
     expected = values(table)
     for entry in Path(table.uri).glob("_memwal_sql/batches/q/*"):
@@ -237,10 +280,8 @@ def test_small_parts_of_many_tasks_are_read_some_at_a_time(table: Table, form: R
         first = 10 * task - (5 if form.order_by else 0)  # some rows are older than another task's
         rows = keys(first, 10 * task + 10, str(task))
         tasks.append(stage(table, {**rows, "at": [task] * len(rows["id"])}, form=form))
-    publisher = table.publisher()
-    publisher._limits = PublishLimits(rows=1)
-    with StagedTables.set(nbytes=100):
-        publisher.publish(tasks, BatchMark("q", 0))
+    with StagedTables.set(nbytes=100), LogLimits.set(rows=1):
+        table.publisher().publish(tasks, BatchMark("q", 0))
         assert len(table.generations()) > 3 * 3
     expected = {key: str((key + 5) // 10 if form.order_by else key // 10) for key in range(90)}
     expected |= dict.fromkeys(range(85, 90), "8")

@@ -27,7 +27,6 @@ from memwal_sql.legacy.format import OlderMemWal
 from memwal_sql.storage import paths
 from tests.cli.calls import as_json, call, failing
 from tests.docs.pages import page
-from tests.legacy.test_raising import make_old
 from tests.model.pairs import SCHEMA, rows
 from tests.model.writing import flush_rows, upsert_rows
 from tests.soak import usual
@@ -339,13 +338,6 @@ def test_an_upgrade_to_regions_given_by_hand(tmp_path: Path) -> None:
     assert "primary key" in failing(*wrong, code=ExitCode.CALL)
     call("upgrade", uri, "--primary-key", "id", "--region-by", "manual")
     assert mw.open_table(uri).overview().region_specs == ()
-
-
-def test_a_table_of_version_1_is_upgraded(tmp_path: Path) -> None:
-    uri = make_old(str(tmp_path / "accounts")).uri
-    for _ in range(2):
-        assert as_json("upgrade", uri)["uri"] == uri
-        assert mw.open_table(uri).context.takes_transactions
 
 
 def test_every_kind_of_error_has_its_code() -> None:

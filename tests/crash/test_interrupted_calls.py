@@ -12,6 +12,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
@@ -54,6 +55,11 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def before(template: Path) -> State:
+    return state_of(str(template))
+
+
 @pytest.fixture(autouse=True)
 def scratch(fast_folder: Path, monkeypatch: pytest.MonkeyPatch, no_pauses: None) -> Iterator[Path]:
     """The folder for temporary files, where none may be left."""
@@ -76,13 +82,21 @@ def is_legal(state: State, before: State, done: State, table: mw.Table) -> bool:
     return True
 
 
-def strike(
-    name: str, done: State, template: Path, folder: Path, scratch: Path, nth: int, how: How
-) -> bool:
+@dataclass(frozen=True)
+class Call:
+    """A call on copies of a table, and what another process sees before it and after it."""
+
+    name: str
+    template: Path
+    before: State
+    done: State
+
+
+def strike(call: Call, folder: Path, scratch: Path, nth: int, how: How) -> bool:
     """Make a call on a copy of the table, and strike; whether it came to the request."""
+    name, done = call.name, call.done
     uri = str(folder / f"table-{nth}-{how.name}")
-    shutil.copytree(template, uri)
-    before = state_of(uri)
+    shutil.copytree(call.template, uri)
     struck = Strike(nth, how)
     with stores_by(struck.around):
         program = Program(mw.open_table(uri), durable=name != "buffered upsert")
@@ -101,7 +115,8 @@ def strike(
         unchecked = "was written, but could not be checked" in str(failed)
         assert isinstance(failed, mw.DeadlineExceededError) or unchecked, repr(failed)
         assert "again" in str(failed), failed
-    assert is_legal(state_of(uri), before, done, program.table), (failed, state_of(uri))
+    now = state_of(uri)
+    assert is_legal(now, call.before, done, program.table), (failed, now)
     for _ in range(2):
         try:
             CALLS[name](program)
@@ -144,16 +159,17 @@ def test_a_call_that_is_ended_at_any_request_leaves_nothing_half_done(
     name: str,
     kind: str,
     template: Path,
+    before: State,
     fast_folder: Path,
     scratch: Path,
 ) -> None:
-    rng, done = Random(f"{name} {kind}"), outcome(name, template, fast_folder)
+    rng = Random(f"{name} {kind}")
+    call = Call(name, template, before, outcome(name, template, fast_folder))
     for how in How:
         if IS_SOAK:
             count = 1
-            while strike(name, done, template, fast_folder, scratch, count, how):
+            while strike(call, fast_folder, scratch, count, how):
                 count += 1
             assert count > 1
         else:
-            nth = rng.randint(1, USUAL_REQUESTS)
-            strike(name, done, template, fast_folder, scratch, nth, how)
+            strike(call, fast_folder, scratch, rng.randint(1, USUAL_REQUESTS), how)

@@ -104,7 +104,7 @@ def test_killed_at_a_call(
     def kill(death: Death) -> bool:
         return _kill_and_examine(context, template, tmp_path, death)
 
-    nth = deaths_at_calls(kill, where, when, stride=14)
+    nth = deaths_at_calls(kill, where, when, stride=20)
     assert nth > 8, f"only {nth} calls to {where} were seen"
 
 

@@ -80,12 +80,16 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(name: str, template: Path, place: Path, nth: float) -> tuple[int, State]:
+@pytest.fixture(scope="module")
+def before(template: Path) -> State:
+    return state_of(str(template))
+
+
+def run(name: str, template: Path, before: State, place: Path, nth: float) -> tuple[int, State]:
     """Make a call on a copy of the table; how many requests it took, and what there is then."""
     folder = place / f"{name}-{nth}"
     uri = str(folder / "table")
     shutil.copytree(template, uri)
-    before = state_of(uri)
     outage = Outage(nth)
     with stores_by(outage.around):
         program = Program(mw.open_table(uri))
@@ -117,11 +121,12 @@ def test_who_calls_while_the_store_goes_away_is_told_what_became_of_it(
     name: str,
     kind: str,
     template: Path,
+    before: State,
     fast_folder: Path,
     no_pauses: None,
 ) -> None:
-    count, done = run(name, template, fast_folder, inf)
+    count, done = run(name, template, before, fast_folder, inf)
     first = 1 if IS_SOAK else max(1, count + 1 - LAST_REQUESTS)
     for nth in [*range(first, count + 1), Random(f"{name} {kind}").randint(1, count)]:
-        _, after = run(name, template, fast_folder, nth)
+        _, after = run(name, template, before, fast_folder, nth)
         assert after == done, f"outage from request {nth} of {count} on"

@@ -134,6 +134,11 @@ def template(served: tuple[Refuser, dict[str, str]]) -> str:
     return uri
 
 
+@pytest.fixture(scope="module")
+def before(served: tuple[Refuser, dict[str, str]], template: str) -> State:
+    return state_of(template, served[1])
+
+
 @each("name", usual([*READS], 2))
 def test_a_read_whose_requests_are_refused_says_so(
     served: tuple[Refuser, dict[str, str]], no_pauses: None, template: str, name: str
@@ -150,12 +155,12 @@ def test_a_change_whose_requests_are_refused_says_so(
     served: tuple[Refuser, dict[str, str]],
     no_pauses: None,
     template: str,
+    before: State,
     within: Callable[[AbstractContextManager[None]], None],
     name: str,
 ) -> None:
     within(ReadWindow.set(seconds=0.0))
     first = Run(served, name, copied(template))
-    before = first.state()
     first.call()
     assert 0 < first.used < MOST_REQUESTS
     after = first.state()

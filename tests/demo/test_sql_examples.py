@@ -18,6 +18,7 @@ from demo.events import Events
 from demo.examples import FOLDER, Example, load_examples
 from demo.flights import PRIMARY_KEY, SCHEMA, final_state, load_flights, load_ordinary_tables
 from demo.progress import FLUSHED_PARTS, Progress, replay
+from memwal_sql.read.live.settings import Live
 from tests.each import each
 
 EXAMPLES = load_examples()
@@ -64,7 +65,8 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replayed]:
     with table.writer() as writer:
         for _ in replay(Events.of(flights), writer, Progress()):
             pass
-        yield Replayed(table, final_state(flights), load_ordinary_tables())
+        with Live.set(enabled=0):  # the examples show the plans of files
+            yield Replayed(table, final_state(flights), load_ordinary_tables())
 
 
 def names(examples: list[Example]) -> list[str]:

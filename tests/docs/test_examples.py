@@ -23,7 +23,7 @@ import pytest
 import memwal_sql as mw
 from tests.cli.calls import call
 from tests.docs.pages import MANUAL, ROOT, Block, block, blocks, page
-from tests.model.resident import another_cache, another_store
+from tests.model.resident import another_store
 
 MANUAL_PAGES = sorted(str(path.relative_to(ROOT)) for path in MANUAL.rglob("*.md"))
 PAGES = ["README.md", *(path for path in MANUAL_PAGES if blocks(path))]
@@ -43,7 +43,7 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
     logger = logging.getLogger("memwal_sql")
     level = logger.level
     names: dict[str, Any] = {}
-    with another_store(), another_cache():
+    with another_store():
         yield names
     logger.setLevel(level)
     for value in list(names.values()):

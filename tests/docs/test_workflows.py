@@ -17,6 +17,13 @@ def test_each_part_of_a_change_s_checks_is_a_job() -> None:
     assert required <= jobs <= set(re.findall(r"^([\w-]+):", page("Makefile"), re.MULTILINE))
 
 
+def test_the_native_library_is_linted_where_it_changed() -> None:
+    lints = page(".github/workflows/native.yml")
+    assert re.findall(r"paths: (.*)", lints) == ['["native/**"]'] * 2
+    assert re.findall(r"run: (make .*)", lints) == ["make clippy"]
+    assert "-D warnings" in page("Makefile")
+
+
 def test_wheels_are_built_on_each_kind_of_machine() -> None:
     wheels = page(".github/workflows/wheels.yml")
     machines = re.findall(r"- runner: (\w+).*\n +target: (\w+)", wheels)

@@ -142,7 +142,7 @@ def known(number: int, base: dict[int, int], *generations: list[Write], where: A
 
 
 @pytest.mark.slow
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     base=st.dictionaries(st.integers(0, 40), st.integers(0, 20), max_size=25),
     parts=regions,

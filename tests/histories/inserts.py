@@ -1,5 +1,5 @@
-"""What INSERT, REPLACE, COPY, MERGE and streams of changes make of rows: each as a statement or a
-writer's call, and as a function of a row."""
+"""What INSERT, REPLACE, MERGE and streams of changes make of rows: each as a statement or a call of
+a writer, and as a function of a row."""
 
 from __future__ import annotations
 
@@ -64,25 +64,6 @@ def inserts(kind: KeyKind, op: int, given: Pairs) -> list[Change]:
             f"REPLACE INTO t ({names}, val, w, op) SELECT {names}, val, w, {op} FROM given",
             lambda n, row: some.get(n, row),
             inserted=some,
-        ),
-    ]
-
-
-def copies(kind: KeyKind, given: Pairs, folder: str) -> list[Change]:
-    """COPY of files in a folder: of `given`, of the rows and of some of their columns."""
-    last = dict(given)
-    return [
-        Change(
-            f"COPY t FROM '{folder}/whole.arrow'",
-            lambda n, row: last.get(n, row),
-            inserted=last,
-            returns=False,
-        ),
-        Change(
-            f"COPY t FROM '{folder}/part.arrow'",
-            lambda n, row: last[n]._replace(val=row.val, tags=row.tags) if n in last else row,
-            inserted={n: row._replace(val=None, tags=None) for n, row in last.items()},
-            returns=False,
         ),
     ]
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
-from pathlib import Path
-
-from pyarrow import feather
 
 import memwal_sql as mw
 from memwal_sql.errors import MemWalError, ReopenError, RetryError
 from tests.histories.changes import Change, changes
 from tests.histories.history import Pairs, Step
-from tests.histories.inserts import copies, inserts, merges, overwrites, streams
+from tests.histories.inserts import inserts, merges, overwrites, streams
 from tests.histories.keys import KeyHistory, beside
 from tests.model.kinds import KINDS_BY_NAME, KeyKind, RegionKind
 from tests.model.oracle import Rows, table_of
@@ -46,8 +43,6 @@ class StatementHistory(KeyHistory):
         """`other` is a process that writes too."""
         super().__init__(seed, kind, regions, uri)
         self._other = other
-        self._folder = f"{uri} files"
-        Path(self._folder).mkdir()
 
     def _steps(self) -> list[Step]:
         return [
@@ -75,11 +70,10 @@ class StatementHistory(KeyHistory):
                 lambda: changes(rng, kind, keys, op, due),
                 lambda: inserts(kind, op, given),
                 lambda: merges(rng, kind, keys, op, due),
-                lambda: copies(kind, given, self._folder),
                 lambda: streams(rng, kind, given),
                 lambda: overwrites(rng, kind, keys, op, given),
             ),
-            (4, 4, 4, 1, 2, 1),
+            (4, 4, 4, 2, 1),
         )
         number, change = rng.choice(list(enumerate(some[0]())))
         if not change.sql:  # it may leave tombstones of keys that have no row
@@ -95,9 +89,6 @@ class StatementHistory(KeyHistory):
         due = table_of(self.kind, dict(pairs).items())
         for name, rows in (("given", given), ("due", due)):
             self._context.register_record_batches(name, [rows.to_batches()])
-        part = given.select([*self.kind.names, "w", "op", "txt"])
-        for name, rows in (("whole", given), ("part", part)):
-            feather.write_feather(rows, f"{self._folder}/{name}.arrow", "uncompressed")
         try:
             yield pairs
         finally:

@@ -48,7 +48,7 @@ PLAYED = COMBINATIONS if SOAK > 1 else one_of_each_type()
 ROUTED = [(kind, regions) for kind, regions in COMBINATIONS if not regions.is_manual]
 STATEMENTS = ROUTED if SOAK > 1 else ROUTED[FIRST::32]
 STEPS = 5 if SOAK > 1 else 2
-QUESTIONS = 4 if SOAK > 1 else 3
+QUESTIONS = 4 if SOAK > 1 else 2
 
 
 def test_the_sample_has_each_key_type_and_each_region_spec() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import program
 from tests.hostile.mutations import KINDS
 from tests.soak import IS_SOAK
 
@@ -37,7 +38,7 @@ def run(*arguments: object, seconds: float) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hostile")
-    made = run("tests.hostile.template", folder, seconds=300)
+    made = program.run("-m", "tests.hostile.template", folder)
     assert made.returncode == 0, made.stderr[-3000:]
     return folder
 

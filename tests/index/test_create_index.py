@@ -14,12 +14,12 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.errors import ConflictError
 from memwal_sql.index import create
-from memwal_sql.index.create import SCALAR_KINDS
-from memwal_sql.index.text import TextParameters
-from memwal_sql.index.vector import (
+from memwal_sql.index.kinds import (
+    SCALAR_KINDS,
     VECTOR_KINDS,
     IvfParameters,
     PqParameters,
+    TextParameters,
     VectorParameters,
 )
 from memwal_sql.storage.base.memwal_index import read_details

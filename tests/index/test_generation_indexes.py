@@ -4,6 +4,7 @@ Configuration" and "MemTable Indexing"; rules of correctness, 5)."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from tests.index.tables import (
     table_of,
 )
 from tests.model.writing import flush_rows
+from tests.soak import usual
 
 VECTORS: list[tuple[str, pa.DataType, dict[str, Any]]] = [
     ("IVF_FLAT", pa.float32(), {"metric": "cosine"}),
@@ -107,8 +109,10 @@ def test_few_empty_or_odd_texts_are_flushed(texts: list[str | None], tmp_path: P
     assert found == sum("cat" in (text or "") for text in texts)
 
 
-@pytest.mark.parametrize("kind", ["IVF_FLAT", "IVF_PQ", "IVF_SQ", "IVF_RQ", "IVF_HNSW_SQ"])
-@pytest.mark.parametrize("vectors", ["none", "one", "nan"])
+KINDS = ("IVF_FLAT", "IVF_PQ", "IVF_SQ", "IVF_RQ", "IVF_HNSW_SQ")
+
+
+@pytest.mark.parametrize(("vectors", "kind"), usual([*product(("none", "one", "nan"), KINDS)], 8))
 def test_few_or_no_vectors_are_flushed(kind: str, vectors: str, tmp_path: Path) -> None:
     table = table_of(tmp_path)
     table.create_index("v", kind, num_partitions=4)

@@ -82,7 +82,7 @@ def made_by_us(path: Path, field: RegionField, schema: pa.Schema = SCHEMA) -> An
         options = {**rewrite.details.writer_config_defaults, **_HASTY}
         return replace(rewrite.details, writer_config_defaults=options)
 
-    change_details(table._context, "test", hasty)
+    change_details(table.context, "test", hasty)
     return mw.open_table(table.uri)
 
 

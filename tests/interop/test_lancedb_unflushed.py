@@ -11,7 +11,7 @@ import pytest
 from lancedb._lancedb import LsmWriteSpec
 
 import memwal_sql as mw
-from memwal_sql.bulk.publish_region import PublishLimits
+from memwal_sql.bulk.read import LogLimits
 from memwal_sql.bulk.rows import RowForm
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.wal.log import Wal
@@ -144,9 +144,8 @@ def publish(table: Any, values: dict[int, str]) -> None:
     """Rows that become a generation without WAL entries, as of a large batch of Spark's."""
     form = RowForm()
     task = table.stager("job", form).stage(rows(values).to_batches())
-    publisher = table.publisher()
-    publisher._limits = PublishLimits(rows=0, bytes=0)
-    assert publisher.publish([task]).rows == len(values)
+    with LogLimits.set(rows=0, nbytes=0):
+        assert table.publisher().publish([task]).rows == len(values)
 
 
 def test_a_generation_published_beside_them_is_in_its_place_or_an_error(

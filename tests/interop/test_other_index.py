@@ -96,7 +96,7 @@ def test_an_index_of_lancedb_in_place_of_ours_is_refused(
 
 
 def test_a_table_from_before_the_identity_is_used_and_check_tells(tmp_path: Path) -> None:
-    """It has neither of the marks: LanceDB made it, or version 0.1."""
+    """It has neither of the marks: LanceDB made it."""
     handle = create(tmp_path, LsmWriteSpec.bucket("id", 4))
     handle.upsert({1: "theirs"})
     handle.close()

@@ -1,4 +1,4 @@
-"""Two regions with the same values, as LanceDB makes one in a table of version 0.1 of this package:
+"""Two regions with the same values, as LanceDB makes one where another program derives other ids:
 refused by everybody, and copied into a new table without losing a row."""
 
 from __future__ import annotations

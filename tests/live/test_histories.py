@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 
+import datafusion
 import lance
 import pyarrow as pa
 import pytest
@@ -15,7 +16,7 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.bulk.rows import RowForm
 from memwal_sql.bulk.stage import StageLimits
-from memwal_sql.read.live.image import Live
+from memwal_sql.read.live.settings import Live
 from tests.soak import SOAK
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64())])
@@ -30,6 +31,8 @@ class History:
         self.buffered = seed % 3 == 0
         self.table = mw.create_table(uri, SCHEMA, "id", regions=[mw.bucket("id", 3)])
         self.reader = mw.open_table(uri)
+        self.ctx = datafusion.SessionContext()
+        self.ctx.register_table("t", self.reader)
         self.writer: mw.TableWriter | None = None
         self.rows: dict[int, int] = {}
         self.value = 0
@@ -106,15 +109,21 @@ class History:
     def look(self) -> None:
         rows = self.reader.to_arrow().to_pydict()
         assert dict(zip(rows["id"], rows["v"], strict=True)) == self.rows
+        for key in self.ids()[:2]:
+            found = self.ctx.sql(f"SELECT v FROM t WHERE id = {key}").to_pydict()["v"]
+            assert found == [self.rows[key] for key in [key] if key in self.rows]
+            assert self.reader.get([key])["v"].to_pylist() == found
+        total = self.ctx.sql("SELECT sum(v) AS s, count(*) AS c FROM t").to_pylist()
+        assert total == [{"s": sum(self.rows.values()) if self.rows else None, "c": len(self.rows)}]
 
 
-@pytest.mark.parametrize("seed", range(3 * SOAK))
-def test_live_rows_are_those_of_the_general_path(seed: int, uri: str) -> None:
+def play(uri: str, seed: int, *, checked: bool) -> None:
+    """Play a history; if `checked`, live rows are compared with the files in each look, too."""
     history = History(uri, seed)
     often = [history.upsert] * 5 + [history.delete] * 2 + [history.flush, history.transaction]
     rarely: list[Callable[[], None]] = [history.bulk, history.merge, history.compact]
     rarely += [history.collect, history.close, history.plain_lance]
-    with Live.set(checked=1, enabled=1, least_rows=0, waited=1):
+    with Live.set(checked=int(checked), enabled=1, least_rows=0, waited=1):
         for _ in range(25):
             history.random.choice(often + rarely)()
             if history.random.random() < 0.6:
@@ -122,6 +131,11 @@ def test_live_rows_are_those_of_the_general_path(seed: int, uri: str) -> None:
         history.look()
     with suppress(mw.MemWalError):
         history.close()
+
+
+@pytest.mark.parametrize("seed", range(6 * SOAK))
+def test_live_rows_are_those_of_the_general_path(seed: int, uri: str) -> None:
+    play(uri, seed, checked=bool(seed % 2))
 
 
 def test_rows_that_a_buffered_writer_has_lost_are_gone(uri: str) -> None:

@@ -79,6 +79,15 @@ def integral(kinds: list[pa.DataType]) -> int | None:
     return 0 if is_word and not others else None
 
 
+def scanned(image: LiveImage, columns: list[int], keys: pa.Array | None = None) -> pa.Table:
+    """Some columns of all rows, or of those with some keys."""
+    scan = image.scan(image.state, columns, keys, [], None, 0)
+    assert scan is not None
+    parts = [pa.table(scan.partition(number)) for number in range(scan.partitions)]
+    # Tables that are put together lose the number of their rows if they have no columns.
+    return parts[0] if len(parts) == 1 else pa.concat_tables(parts)
+
+
 class Rows:
     """An image of key columns and one more, and a dict of the same rows."""
 
@@ -88,6 +97,7 @@ class Rows:
         self.image = LiveImage(self.schema, integral(kinds), 0)
         self.rows: dict[tuple[Any, ...], Any] = {}
         self.state = 0
+        self._held: list[tuple[pa.Table, str]] = []
 
     @property
     def all(self) -> list[int]:
@@ -123,9 +133,8 @@ class Rows:
         self.image.apply(parts, self.state)
 
     def check(self, columns: list[int]) -> None:
-        stream, state = self.image.read(columns)
-        table = pa.table(stream)
-        assert state == self.image.state == self.state
+        table = scanned(self.image, columns)
+        assert self.image.state == self.state
         assert table.schema == pa.schema([self.schema.field(column) for column in columns])
         assert len(table) == len(self.image) == len(self.rows)
         table.validate(full=True)
@@ -134,12 +143,17 @@ class Rows:
         assert sorted(map(repr, got)) == sorted(
             repr(tuple(row[column] for column in columns)) for row in expected if columns
         )
+        self._held.append((table, repr(table.to_pydict())))
+
+    def check_held(self) -> None:
+        """What was read stays as it was, whatever changes afterwards."""
+        for table, before in self._held:
+            assert repr(table.to_pydict()) == before
 
     def take(self, keys: list[tuple[Any, ...]], columns: list[int]) -> None:
-        stream, state = self.image.take(self.keys_of(keys), columns)
-        table = pa.table(stream)
-        expected = [(*key, self.rows[key]) for key in keys if key in self.rows]
-        assert state == self.state
+        table = scanned(self.image, columns, self.keys_of(keys))
+        distinct = dict.fromkeys(keys)
+        expected = [(*key, self.rows[key]) for key in distinct if key in self.rows]
         assert len(table) == len(expected)
         got = list(zip(*table.to_pydict().values(), strict=True)) if columns else []
         assert got == [tuple(row[column] for column in columns) for row in expected if columns]
@@ -180,12 +194,14 @@ def history(random: Random, rows: Rows, key: Callable[[int], tuple[Any, ...]],
             case _:
                 one = pa.schema([rows.schema.field(last)])
                 columns_of = [pa.array([held], one.field(0).type) for held in loading.values()]
-                batches = [pa.record_batch([column], schema=one) for column in columns_of]
-                of = [rows.keys_of([key_of]) for key_of in loading]
-                rows.image.load(last, list(zip(batches, of, strict=True)))
+                for key_of, column in zip(loading, columns_of, strict=True):
+                    values = pa.record_batch([column], schema=one)
+                    rows.image.load([last], values, rows.keys_of([key_of]))
+                rows.image.loaded([last])
                 loading = None
     readable = [place for place in rows.all if rows.image.has(place)]
     rows.check(readable)
+    rows.check_held()
 
 
 @pytest.mark.parametrize("case", range(len(KINDS)), ids=[str(kind) for kind, _ in KINDS])
@@ -211,8 +227,7 @@ def test_floats_keep_their_bits() -> None:
     bits = [0x8000000000000000, 0x7FF8000000000001, 0xFFF0000000000000, 0]
     values = [struct.unpack("d", struct.pack("Q", each))[0] for each in bits]
     rows.apply([((place,), value, False) for place, value in enumerate(values)])
-    stream, _ = rows.image.read([1])
-    column = pa.table(stream)["v"].combine_chunks()
+    column = scanned(rows.image, [1])["v"].combine_chunks()
     assert column.view(pa.uint64()).to_pylist() == bits
 
 
@@ -231,12 +246,12 @@ def test_rows_of_several_chunks_are_changed_by_key() -> None:
         image.apply([(batch, batch.column(0), flags)], text)
 
     def texts() -> dict[int, str]:
-        table = pa.table(image.read([0, 1])[0])
+        table = scanned(image, [0, 1])
         return dict(zip(table["k"].to_pylist(), table["v"].to_pylist(), strict=True))
 
     image.reserve(count)
     change(list(range(count)), "a")
-    held = pa.table(image.read([0, 1])[0])
+    held = scanned(image, [0, 1])
     before = held.to_pydict()
     expected = {key: f"a{key}" for key in range(count)}
     assert texts() == expected
@@ -247,7 +262,6 @@ def test_rows_of_several_chunks_are_changed_by_key() -> None:
     expected |= {key: f"b{key}" for key in some} | {-1: "d-1", -2: "d-2"}
     expected = {key: text for key, text in expected.items() if key not in some[::2]}
     assert texts() == expected
-    assert image.holes == len(some[::2]) - 2
     assert held.to_pydict() == before
     assert len(image) == len(expected)
 
@@ -287,7 +301,47 @@ def test_what_does_not_fit_is_refused_before_anything_changes() -> None:
         assert (len(image), image.state) == (0, "before")
     for column in (2, 99):
         with pytest.raises(ValueError, match="no such column"):
-            image.read([column])
-    with pytest.raises(RuntimeError, match="not in memory"):
-        image.apply([(batch, keys, None)], "after")
-        image.read([1])
+            scanned(image, [column])
+    image.apply([(batch, keys, None)], "after")
+    assert image.scan("after", [1], None, [], None, 0) is None
+
+
+def test_rows_are_made_of_keys_and_of_values_that_are_loaded() -> None:
+    """In batches across chunks; the values of keys that have gone meanwhile are passed over."""
+    count = 70_000
+    key = pa.field("k", pa.int64(), nullable=False)
+    schema = pa.schema([key, pa.field("a", pa.string()), pa.field("b", pa.int8())])
+    image = LiveImage(schema, 0, "built")
+    keys = pa.array(range(count))
+    image.insert(keys)
+    assert len(image) == count
+    assert image.admit(1)
+    assert image.admit(2)
+    assert not image.has(1)
+
+    def change(keys: list[int], text: str, gone: bool = False) -> None:
+        columns = [
+            pa.array(keys),
+            pa.array([text] * len(keys)),
+            pa.array([1] * len(keys), pa.int8()),
+        ]
+        batch = pa.record_batch(columns, schema=schema)
+        image.apply([(batch, batch.column(0), pa.array([gone] * len(keys)))], text)
+
+    change([5], "gone", gone=True)
+    change([-1, 7], "new")
+    for start in range(0, count, 30_000):
+        part = keys.slice(start, 30_000)
+        small = pa.array([key % 100 for key in part.to_pylist()], pa.int8())
+        values = pa.record_batch([small, part.cast(pa.string())], ["b", "a"])
+        image.load([2, 1], values, part)
+    image.loaded([1, 2])
+    rows = zip(*scanned(image, [0, 2, 1]).to_pydict().values(), strict=True)
+    expected = {key: (key % 100, str(key)) for key in range(count) if key != 5}
+    expected |= {-1: (1, "new"), 7: (1, "new")}
+    assert {key: (small, text) for key, small, text in rows} == expected
+    assert image.state == "new"
+    of_keys, of_columns, _ = image.nbytes
+    assert of_keys >= 8 * count
+    assert of_columns.keys() == {1, 2}
+    assert of_columns[1] > of_columns[2] >= count

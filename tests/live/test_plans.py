@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import datafusion
 import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.read.live.image import Live
+from memwal_sql.read.live.settings import Live
+from tests.plans.golden import check_plan, normalise, physical_plan, read_cases
 
 SCHEMA = pa.schema(
     [
@@ -18,6 +20,7 @@ SCHEMA = pa.schema(
     ]
 )
 LIVE = "LiveRowsExec"
+GOLDEN = Path(__file__).parent / "verbose.plan"
 
 
 def rows(ids: range, shift: int = 0) -> pa.Table:
@@ -81,7 +84,7 @@ def test_live_rows_answer_as_the_general_path(ctx: datafusion.SessionContext, qu
     with Live.set(enabled=1, least_rows=0, waited=1):
         answer(ctx, query)  # has them made
         plan = explained(ctx, query)
-        assert LIVE in plan
+        assert LIVE in plan or "PlaceholderRowExec" in plan  # the number of rows is known
         assert "DeduplicateExec" not in plan
         assert "ScanExec: region" not in plan
         assert answer(ctx, query) == expected
@@ -99,6 +102,30 @@ def test_what_live_rows_lack_is_read_by_the_general_path(
         assert nearest["id"].to_pylist() == [33]
         with Live.set(enabled=0):
             assert LIVE not in explained(ctx, "SELECT id FROM t")
+
+
+def test_explain_verbose_shows_what_reads_the_files_of_the_same_snapshot(table: mw.Table) -> None:
+    ctx = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(1))
+    mw.register(ctx, "t", table)
+    for number, case in enumerate(read_cases(GOLDEN)):
+        query = case.sql.removeprefix("EXPLAIN VERBOSE ")
+        expected = answer(ctx, query)
+        with Live.set(enabled=0):
+            of_files = physical_plan(ctx, query)
+        with Live.set(enabled=1, least_rows=0, waited=1):
+            for _ in range(2):
+                assert answer(ctx, query) == expected
+            shown = mw.sql(ctx, case.sql).to_pylist()
+            plans = [
+                (row["plan_type"].replace(table.uri, "<uri>"), normalise(row["plan"]))
+                for row in shown
+                if row["plan_type"] == "physical_plan" or "live rows" in row["plan_type"]
+            ]
+        assert plans[0][1].count(LIVE) == len(plans) - 1
+        lines = {line.strip() for line in of_files.splitlines()}
+        for _, text in plans[1:]:
+            assert lines.issuperset(line.strip() for line in text.splitlines())
+        check_plan(GOLDEN, number, "\n".join(f"{kind}\n{text}" for kind, text in plans))
 
 
 def test_small_tables_have_no_live_rows(ctx: datafusion.SessionContext) -> None:
@@ -120,3 +147,20 @@ def test_other_columns_and_other_rows_of_the_base_table_drop_live_rows(
             assert table.to_arrow().sort_by("id") == restored
         mw.sql(ctx, "ALTER TABLE t ADD COLUMN more BIGINT")
         assert table.to_arrow().column_names == [*SCHEMA.names, "more"]
+
+
+def test_a_wrong_row_is_found_whatever_a_query_asks(
+    table: mw.Table, ctx: datafusion.SessionContext
+) -> None:
+    with Live.set(enabled=1, least_rows=0, waited=1, checked=1):
+        table.to_arrow()
+        image = table._image
+        assert image is not None and image._image is not None and image._image.live is not None
+        live, schema = image._image.live, table.schema
+        columns = [pa.array([10_000], schema.field("id").type)]
+        columns += [pa.nulls(1, field.type) for field in list(schema)[1:]]
+        rows = pa.record_batch(columns, schema=schema)
+        live.apply([(rows, rows.column(0), None)], live.state)
+        for query in ("SELECT count(*) FROM t", "SELECT sum(id) FROM t", "SELECT id FROM t"):
+            with pytest.raises(mw.RepairError, match="live rows"), mw.memwal_errors():
+                ctx.sql(query).collect()

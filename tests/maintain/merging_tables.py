@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from memwal_sql.maintain.merge.merger import Merger
 from memwal_sql.maintain.merge.passes import MAX_PASS_BYTES, Passes
 from memwal_sql.maintain.progress import report_nothing
 from memwal_sql.storage.base.merge_token import regions_in
+from memwal_sql.table.maintaining import regions_now
 from tests.model.merging import merged_generations
 
 SCHEMA = pa.schema([("id", pa.int64()), ("val", pa.int64())])
@@ -87,9 +89,9 @@ def merger_of(table: mw.Table, max_pass_bytes: int = MAX_PASS_BYTES) -> Callable
     """The table's merge, in passes of at most so many bytes."""
 
     def merge() -> int:
-        passes = Passes(table._context, report_nothing, max_pass_bytes)
-        merger = Merger(table._context, table._regions_now, passes.choose)
-        base = table._tracker.latest()
-        return merger.run(table._collector.registry.regions(base), base).total()
+        passes = Passes(table.context, report_nothing, max_pass_bytes)
+        merger = Merger(table.context, partial(regions_now, table), passes.choose)
+        base = table.tracker.latest()
+        return merger.run(table.collector.registry.regions(base), base).total()
 
     return merge

@@ -251,10 +251,10 @@ def test_queries_over_other_columns_do_not_share_what_a_region_has_read(tmp_path
     table = mw.create_table(tmp_path / "t", SCHEMA, "id")
     merge_rows(table, pa.Table.from_pylist([_row(1)], SCHEMA))
     flush_rows(table, pa.Table.from_pylist([{**_row(1), "a": 3, "c": 5.0}], SCHEMA))
-    collector = table._collector
-    before = collector.latest()
+    collector = table.collector
+    before = collector.versions.latest()
     _swap_columns(table.uri)
-    after = collector.latest()
+    after = collector.versions.latest()
     (region,) = collector.registry.regions(before)
     newest = region.refresh()
     generations = _Interrupted(newest.flushed_generations)

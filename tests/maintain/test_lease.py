@@ -129,7 +129,7 @@ def _never(seconds: float) -> None:
 
 def _die_after_commit(table: mw.Table, between: Callable[[], None]) -> Unfinished:
     """A rewrite of the details that others overtook, and whose process then died."""
-    context = table._context
+    context = table.context
     with maintenance_lease(context.store, "rewrite") as held:
         dataset = details.latest_dataset(context)
         unfinished = Unfinished(dataset.version, uuid4())
@@ -168,7 +168,7 @@ def test_a_rewrite_that_comes_after_its_takeover_erases_nothing(tmp_path: Path) 
     """Protocol rule 19: a holder sleeps past its takeover, others merge, it commits and dies."""
     table = make_table(tmp_path)
     (region,) = manifests(table.uri)
-    context = table._context
+    context = table.context
     assert merge_one(table.uri, region, ["id"]) == 1
     with maintenance_lease(context.store, "rewrite") as held:
         asleep = details.latest_dataset(context)
@@ -188,7 +188,7 @@ def test_notes_stay_until_every_rewrite_has_landed_or_can_land_no_more(tmp_path:
     notes."""
     table = make_table(tmp_path)
     (region,) = manifests(table.uri)
-    context = table._context
+    context = table.context
     assert merge_one(table.uri, region, ["id"]) == 1
     first = details.latest_dataset(context)
     notes = [Unfinished(first.version, uuid4()) for _ in range(2)]
@@ -217,7 +217,7 @@ def test_what_was_merged_again_meanwhile_is_not_marked_as_more(tmp_path: Path) -
     unfinished = _die_after_commit(table, _merge_two(table.uri, region))
     assert merge_one(table.uri, region, ["id"]) == 2
     assert in_base(table.uri) != expected()
-    details.restore_progress(table._context, unfinished)
+    details.restore_progress(table.context, unfinished)
     assert progress_of(table.uri) == {str(region): 2}
     assert rows_of(mw.open_table(table.uri)) == expected()
     assert table.merge() == 1
@@ -231,7 +231,7 @@ def test_nor_where_a_part_was_merged_again(tmp_path: Path) -> None:
     dataset = lance.dataset(table.uri)
     rows = pa.table({"id": [1], "val": [1]}, dataset.schema)
     PassWriter(dataset, ["id"], {region: [1]}, {}).upsert(rows, last=False)
-    details.restore_progress(table._context, unfinished)
+    details.restore_progress(table.context, unfinished)
     assert progress_of(table.uri) == {}
     assert rows_of(mw.open_table(table.uri)) == {1: 2}
     assert table.merge() == 2
@@ -245,10 +245,10 @@ def test_a_restore_is_refused_over_a_merge_in_between(tmp_path: Path) -> None:
     write_generations(table, [({1: 9}, []), ({1: 10}, [])])
     unfinished = _die_after_commit(table, lambda: _merge_asleep(table, 2))
     assert progress_of(table.uri) == {str(region): 3}
-    stale = details.latest_dataset(table._context)
-    now = details.details_of(table._context, stale).merged_generations
+    stale = details.latest_dataset(table.context)
+    now = details.details_of(table.context, stale).merged_generations
     erased = {region: 5, pass_shard(region): token(5, LAST_PASS)}
-    context = table._context
+    context = table.context
     _merge_asleep(table, 1)
     assert not details._restored(stale, now, erased)
     assert progress_of(table.uri) == {str(region): 4}

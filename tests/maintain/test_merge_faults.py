@@ -116,7 +116,7 @@ def test_a_full_disk_is_an_error_and_the_table_goes_on(tmp_path: Path) -> None:
 def test_an_unknown_maintained_index_holds_up_nothing(tmp_path: Path) -> None:
     table = make_table(tmp_path)
     change_details(
-        table._context,
+        table.context,
         "test",
         lambda rewrite: replace(rewrite.details, maintained_indexes=("no_such_index",)),
     )

@@ -168,7 +168,7 @@ def test_what_was_collected_is_an_error_that_counts_its_rows_or_the_state(life: 
     assert values(mw.open_table(life.table.uri, timestamp=life.at(len(life.states)))) == life.state
 
 
-def test_the_error_says_how_many_rows_and_what_to_read_instead(tmp_path: Path) -> None:
+def test_the_error_says_what_to_read_instead(tmp_path: Path) -> None:
     life = Life(tmp_path, 1)
     life.upsert(0, 4, 1)
     life.step(life.writer.flush)
@@ -185,7 +185,7 @@ def test_the_error_says_how_many_rows_and_what_to_read_instead(tmp_path: Path) -
     life.step(life.writer.flush)
     life.step(lambda: life.writer.upsert(rows(12, 12, 3)))
     life.collect()
-    with pytest.raises(mw.InvalidCallError, match="7 rows from 1 log entries") as one:
+    with pytest.raises(mw.InvalidCallError, match="were flushed and collected since") as one:
         mw.open_table(life.table.uri, timestamp=life.at(step))
     assert f"version={version} reads the last state" in str(one.value)
     assert values(mw.open_table(life.table.uri, version=version)) == recorded
@@ -226,7 +226,7 @@ def test_a_folder_that_was_copied_has_no_times_before(
     life = Life(tmp_path, 1)
     life.upsert(0, 3, 1)
     life.writer.close()
-    known = {n: versions.read_base_version(life.table._context.store, n) for n in (1, 2)}
+    known = {n: versions.read_base_version(life.table.context.store, n) for n in (1, 2)}
     monkeypatch.setattr(moment, "read_base_version", lambda _, version: known.get(version))
     copied = life.now + 100 * STEP
     for path in life.folder.rglob("*"):
@@ -273,7 +273,7 @@ def test_a_version_beside_collected_ones_is_not_that_of_their_time(life: Life) -
         life.step(lambda more=more: lance.write_dataset(more, table.uri, mode="append"))
     now = life.now + STEP / 2
     life.step(lambda: collect(table, clock=lambda: now, versions_older_than=timedelta(0)))
-    following = max(versions.version_numbers(table._context.store))
+    following = max(versions.version_numbers(table.context.store))
     assert following == tagged[0] + 2
     for step in (monday, monday + 1):
         with pytest.raises(mw.InvalidCallError, match="were cleaned up") as one:
@@ -290,7 +290,7 @@ def test_a_merge_that_is_dated_before_its_flush_is_refused(tmp_path: Path) -> No
     life.step(life.writer.flush)
     life.step(life.table.merge)
     earlier = len(life.states) - 1
-    before = set(versions.version_numbers(life.table._context.store))
+    before = set(versions.version_numbers(life.table.context.store))
     life.upsert(0, 3, 2)
     dated = life.now
     life.upsert(0, 3, 3)
@@ -311,7 +311,7 @@ def test_a_store_without_times_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     life = Life(tmp_path, 1)
     life.upsert(0, 3, 1)
     life.writer.close()
-    store = type(life.table._context.store)
+    store = type(life.table.context.store)
     listed = store.list
 
     def without_times(self: ObjectStore, prefix: str) -> list[object]:

@@ -24,9 +24,9 @@ from tests.maintain.merging_tables import (
     rows_of,
     write_generations,
 )
-from tests.model.opened import Remote, opened_over
+from tests.maintain.remote import hooked
 from tests.model.s3 import Requests, s3_server
-from tests.write.hooked_store import Call, HookedStore
+from tests.write.hooked_store import Call
 
 REGIONS = 2
 LEASE = 4  # a listing, the last record, one more, and whether that one is still there
@@ -114,7 +114,7 @@ def test_jobs_without_work_write_nothing(table: mw.Table, seen: Requests, within
 def test_a_collection_lists_side_by_side(tmp_path: Path) -> None:
     """None of these is answered before all have come."""
     table = create(tmp_path, regions=2)
-    collector = opened_over(table.uri, lambda store: HookedStore(Remote(store)))
+    collector = hooked(table)
     folders = [paths.MEM_WAL_FOLDER, "_indices", paths.STAGING_FOLDER]
     folders += [f"{paths.RECORD_FOLDER}/checkpoints"]
     records = [f"{paths.RECORD_FOLDER}/{name}" for name in ("maintenance", "publishing")]
@@ -129,7 +129,7 @@ def test_a_collection_lists_side_by_side(tmp_path: Path) -> None:
                     together.wait(60)
         return call()
 
-    collector._context.store.hook = hook
+    collector.context.store.hook = hook
     collector.collect_garbage()
     assert sorted(asked) == sorted(folders + records)
 

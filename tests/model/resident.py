@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from exec_nodes.resident.store import STORE, ResidentStore
-from memwal_sql.storage.cache.settings import CACHE, CacheSettings
 
 
 @contextmanager
@@ -19,18 +18,6 @@ def another_store(max_bytes: int | None = None) -> Iterator[ResidentStore]:
         yield STORE
     finally:
         vars(STORE).update(before)
-
-
-@contextmanager
-def another_cache() -> Iterator[None]:
-    """Within the context the process copies nothing to a disk until it is told to; afterwards it
-    does as before."""
-    before = dict(vars(CACHE))
-    vars(CACHE).update(vars(CacheSettings()))
-    try:
-        yield
-    finally:
-        vars(CACHE).update(before)
 
 
 def never(call: Callable[[], object]) -> None:

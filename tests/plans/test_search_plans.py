@@ -69,8 +69,8 @@ class Setting:
         return pa.Table.from_pylist([self._rows[key] for key in keys], SCHEMA)
 
     @staticmethod
-    def _session(table: mw.Table) -> datafusion.SessionContext:
-        session = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(2))
+    def _session(table: mw.Table) -> mw.SessionContext:
+        session = mw.SessionContext(datafusion.SessionConfig().with_target_partitions(2))
         mw.register(session, "t", table)
         mw.register(session, "approximate", table, approximate=True)
         session.sql("SELECT * FROM t").collect()  # stale sets are known, counts exact

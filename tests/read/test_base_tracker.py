@@ -8,7 +8,7 @@ import lance
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.state.base_table import BaseTracker
+from memwal_sql.state.base_table import BaseTracker, load_base
 from memwal_sql.storage.objects.open import open_store
 from tests.maintain.life import NOW, create, rows, values
 from tests.model.faults import FaultyStore
@@ -44,7 +44,8 @@ def test_a_newer_version_is_found_whatever_was_cleaned_up_in_between(
     """Where a tag keeps the version that is known, and a cleanup has removed the next one, both
     probes find what they did before: half a minute later all versions are looked at."""
     now = [0.0]
-    tracker = BaseTracker(table._context, lance.dataset(table.uri), clock=lambda: now[0])
+    base = load_base(table.context, lance.dataset(table.uri))
+    tracker = BaseTracker(table.context, base, clock=lambda: now[0])
     if tagged:
         lance.dataset(table.uri).tags.create("kept", tracker.loaded.version)
     newest = max(_commit(table, number) for number in range(commits))
@@ -59,8 +60,8 @@ def test_a_newer_version_is_found_whatever_was_cleaned_up_in_between(
 
 def test_queries_of_a_table_whose_version_has_a_tag_catch_up(table: mw.Table) -> None:
     now = [0.0]
-    table._tracker._clock = lambda: now[0]
-    table._tracker._checked = 0.0
+    table.tracker._clock = lambda: now[0]
+    table.tracker._checked = 0.0
     lance.dataset(table.uri).tags.create("kept", table.version)
     for number in range(3):
         _commit(table, number)
@@ -71,7 +72,7 @@ def test_queries_of_a_table_whose_version_has_a_tag_catch_up(table: mw.Table) ->
 
 def test_looking_again_costs_two_probes(table: mw.Table) -> None:
     stores = [FaultyStore(open_store(table.uri))]
-    tracker = opened_over(table.uri, lambda inner: stores[0])._tracker
+    tracker = opened_over(table.uri, lambda inner: stores[0]).tracker
     stores[0].calls.clear()
     for _ in range(3):
         tracker.latest()

@@ -247,7 +247,7 @@ def test_whatever_the_order_of_answers_that_were_asked_for_side_by_side(
     read = (_scan, _get)[turned % 2]
     if warm:
         table = opened_over(life.table.uri, by_requests)
-        object.__setattr__(table._context, "clock", lambda: life.now)
+        object.__setattr__(table.context, "clock", lambda: life.now)
         _read_while(change, life, _read_before(table, life, read), reader_of, read)
     else:
         cold = _opened_cold(life, by_requests)
@@ -261,7 +261,7 @@ def _opened_cold(life: Life, wrap: Callable[[Any], HookedStore]) -> Callable[[],
         life.write()
         life.writer.flush()
         table = opened_over(life.table.uri, wrap)
-        object.__setattr__(table._context, "clock", lambda: life.now)
+        object.__setattr__(table.context, "clock", lambda: life.now)
         return table
 
     return opened
@@ -299,7 +299,7 @@ def _read_while(
             if change is Life.collect:
                 life.come_far()
             begun = len(life.states) - 1
-            store = table._context.store
+            store = table.context.store
             store.hook = change_once
             found = read(table)
             store.hook = passing

@@ -141,16 +141,16 @@ def test_regions_of_a_table_that_was_made_again_are_not_read(tmp_path: Path) -> 
 
     def hook(operation: str, path: str, call: Call) -> Any:
         if operation == "list_folders":
-            reader._context.store.hook = passing
+            reader.context.store.hook = passing
             shutil.rmtree(place)
             with mw.create_table(place, SCHEMA, "id").writer() as writer:
                 writer.upsert(rows((1, 1)))
         return call()
 
-    reader._context.store.hook = hook
+    reader.context.store.hook = hook
     with pytest.raises(mw.ReopenError):
         reader.count_rows()
-    assert reader._context.store.hook is passing
+    assert reader.context.store.hook is passing
 
 
 # Rule 16: caches

@@ -149,7 +149,7 @@ def test_without_an_index_nothing_of_merged_generations_stays(tmp_path: Path) ->
 
 def test_a_writer_that_stays_open_keeps_no_version_open(table: mw.Table) -> None:
     found = mw.open_table(table.uri)
-    opened = ref(found._tracker.loaded.dataset)
+    opened = ref(found.tracker.loaded.dataset)
     with found.writer() as writer:
         writer.upsert(rows(1))
         writer.flush()

@@ -83,7 +83,7 @@ def test_the_first_read_asks_for_its_own_regions(
         return call()
 
     with as_another_process():
-        reader._context.store.hook = hook
+        reader.context.store.hook = hook
         assert read(reader) == min(looked_at, len(KEYS))
     assert len(asked) == looked_at
     if looked_at < REGIONS:
@@ -94,7 +94,7 @@ def test_regions_that_were_not_looked_at_count_as_pruned(
     many: tuple[mw.Table, set[UUID]],
 ) -> None:
     with as_another_process():
-        collector = mw.open_table(many[0].uri)._collector
+        collector = mw.open_table(many[0].uri).collector
         for key in KEYS * 2:
             found = collector.collect(
                 "strong", [Compare(Operand("id"), "=", Literal(pa.int64(), key))]
@@ -161,7 +161,7 @@ def test_a_call_lists_the_regions_once_for_all_that_it_needs(tmp_path: Path) -> 
         listings[-1] += operation == "list_folders"
         return call()
 
-    table._context.store.hook = hook
+    table.context.store.hook = hook
     with table.writer() as writer:
         calls: list[Callable[[], Any]] = [
             lambda: table.get(range(300)),  # twice, as a region may be made between two reads

@@ -55,8 +55,7 @@ def nearest(table: mw.Table) -> object:
         session(table),
         "SELECT id FROM t ORDER BY array_distance(v, [1.0, 2.0]) LIMIT 2",
     )
-    with mw.memwal_errors():
-        return context.sql(query).to_arrow_table()
+    return mw.sql(context, query).to_pylist()
 
 
 def search_function(table: mw.Table) -> object:

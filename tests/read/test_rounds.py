@@ -17,37 +17,18 @@ import memwal_sql as mw
 from exec_nodes.base.columns import BASE_GENERATION
 from exec_nodes.sources.lance_source import LanceSource
 from memwal_sql.read.region import RegionReader
-from tests.maintain.life import create, merge_all, rows
-from tests.model.opened import Remote, opened_over
+from tests.maintain.life import merge_all, rows
+from tests.maintain.remote import BASE, LONGEST_SECONDS, REGIONS, hooked, written
 from tests.model.process import as_another_process
 from tests.model.s3 import Requests, s3_server
-from tests.write.hooked_store import Call, HookedStore, passing
-
-REGIONS = 3
-BASE = 2  # requests: is there a newer version, and is this one as it was
-LONGEST_SECONDS = 60
+from tests.write.hooked_store import Call, passing
 
 Read = Callable[[mw.Table], Any]
 
 
 @pytest.fixture
 def table(tmp_path: Path) -> mw.Table:
-    """Each region with a generation and an entry above the base table."""
-    table = create(tmp_path, regions=REGIONS)
-    with table.writer() as writer:
-        for number in range(3):
-            writer.upsert(rows(0, 99, number))
-            writer.flush()
-            if not number:
-                merge_all(table)
-                table.snapshot_regions()
-        writer.upsert(rows(0, 99, 3))
-    return table
-
-
-def hooked(table: mw.Table) -> mw.Table:
-    """Another handle of the table, over an object store whose requests a hook can see."""
-    return opened_over(table.uri, lambda store: HookedStore(Remote(store)))
+    return written(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -75,10 +56,10 @@ def test_what_a_read_asks_again_is_under_way_at_once(
 
     with as_another_process():
         expected = [read(reader) for _ in range(3)][-1]
-        reader._context.store.hook = hook
+        reader.context.store.hook = hook
         for _ in range(2):
             assert read(reader) == expected
-        reader._context.store.hook = passing
+        reader.context.store.hook = passing
 
 
 @pytest.mark.parametrize(("key", "in_base"), [(150, True), (7, False)])
@@ -109,10 +90,10 @@ def test_a_row_of_the_base_table_is_read_meanwhile(
     with as_another_process():
         expected = [reader.get(key) for _ in range(3)][-1]
         assert expected["val"].to_pylist() == [5 if in_base else 6]
-        reader._context.store.hook = hook
+        reader.context.store.hook = hook
         with patch.object(LanceSource, "last", read):
             assert reader.get(key) == expected
-        reader._context.store.hook = passing
+        reader.context.store.hook = passing
 
 
 @pytest.mark.parametrize(
@@ -151,10 +132,10 @@ def test_what_a_process_needs_first_is_read_beside_the_logs(
         note("open")
 
     with as_another_process():
-        reader._context.store.hook = hook
+        reader.context.store.hook = hook
         with patch.object(LanceSource, "open", open_source):
             found = read(reader)
-        reader._context.store.hook = passing
+        reader.context.store.hook = passing
         assert found == read(table)
 
 
@@ -177,10 +158,10 @@ def test_filters_of_new_generations_are_loaded_at_once(
             together.wait(LONGEST_SECONDS)
         return call()
 
-    reader._context.store.hook = hook
+    reader.context.store.hook = hook
     with as_another_process():
         assert reader.get(keys) == table.get(keys)
-    reader._context.store.hook = passing
+    reader.context.store.hook = passing
 
 
 @pytest.mark.parametrize("keys", [7, list(range(50))])
@@ -198,10 +179,10 @@ def test_filters_are_not_loaded_for_keys_that_the_log_has(table: mw.Table, keys:
         asked.append(path)
         return call()
 
-    reader._context.store.hook = hook
+    reader.context.store.hook = hook
     with as_another_process():
         assert reader.get(keys) == table.get(keys)
-    reader._context.store.hook = passing
+    reader.context.store.hook = passing
     assert asked
     assert not [path for path in asked if path.endswith("bloom_filter.bin")]
 

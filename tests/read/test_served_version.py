@@ -60,7 +60,7 @@ def warm_up(pending: Pending) -> None:
 
 def base_version(table: mw.Table) -> int:
     """The version that a query reads."""
-    base = table._collector.base_for("strong").source
+    base = table.collector.base_for("strong").source
     assert isinstance(base, lance_source.LanceSource)
     return int(base.dataset.version)
 
@@ -72,7 +72,7 @@ def test_any_history_reads_as_if_the_newest_version_was_read(
     within(Admission.set(lookup=1 << 30))  # keys are kept at once
     life = Life(tmp_path, seed)
     reader, behind = mw.open_table(life.uri), 0
-    for number in range(14):
+    for number in range(10):
         what = life.step()
         keys = life.random.sample(range(KEYS + 500), 10)
         query = life.numbers.normal(size=4).tolist()
@@ -261,7 +261,7 @@ def test_merges_over_other_rows_under_the_same_number_are_not_passed_over(
 def test_a_version_is_not_waited_for_without_end(life: Life, pending: Pending) -> None:
     now = [0.0]
     reader = mw.open_table(life.uri)
-    reader._collector._served._clock = lambda: now[0]
+    reader.collector.versions.served._clock = lambda: now[0]
     seen(reader, [1], QUERY)
     before = base_version(reader)
     life.write_and_merge()
@@ -326,12 +326,12 @@ def test_which_commits_leave_what_readers_see(life: Life) -> None:
 def test_a_lookup_has_the_columns_of_the_version_that_it_reads(life: Life) -> None:
     """Another thread may take note of a newer one meanwhile."""
     reader = mw.open_table(life.uri)
-    served_version = reader._collector._served
+    served_version = reader.collector.versions.served
     before = served_version.checked()
     lance.dataset(life.uri).alter_columns({"path": "val", "name": "other"})
 
     def served() -> object:
-        reader._tracker.reload()
+        reader.tracker.reload()
         return before
 
     with patch.object(served_version, "checked", served):

@@ -39,7 +39,7 @@ def test_a_reader_asks_in_order_and_ends(tmp_path: Path, consistency: str) -> No
 
     reader = opened_over(table.uri, slow)
     ticks = count()
-    object.__setattr__(reader._context, "clock", lambda: 2 * ReadWindow.seconds * next(ticks))
+    object.__setattr__(reader.context, "clock", lambda: 2 * ReadWindow.seconds * next(ticks))
     rows = {"strong": 3, "manifest": 2}[consistency]
     for _ in range(3):
         before = sum(store.asked for store in stores)

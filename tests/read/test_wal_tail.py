@@ -17,6 +17,7 @@ from memwal_sql.storage.objects.concurrent import ReadWindow
 from memwal_sql.storage.objects.local import LocalStore
 from memwal_sql.table import writing
 from tests.each import each
+from tests.maintain.remote import hooked
 from tests.model.merging import manifests
 from tests.model.opened import Remote, opened_over
 from tests.model.process import as_another_process
@@ -64,9 +65,9 @@ def test_entries_that_are_flushed_by_now_are_not_read(tmp_path: Path) -> None:
 def test_a_log_that_goes_while_it_is_read_is_not_empty(tmp_path: Path) -> None:
     """What a flush has made needless may be deleted, to the last entry, before it is listed."""
     table = mw.create_table(tmp_path / "t", SCHEMA, "id")
-    reader = opened_over(table.uri, lambda store: HookedStore(Remote(store)))
+    reader = hooked(table)
     moment = 0.0
-    object.__setattr__(reader._context, "clock", lambda: moment)
+    object.__setattr__(reader.context, "clock", lambda: moment)
     with table.writer() as writer:
         writer.upsert(rows(1))
         writer.flush()
@@ -82,7 +83,7 @@ def test_a_log_that_goes_while_it_is_read_is_not_empty(tmp_path: Path) -> None:
                 moment = ReadWindow.seconds
             return call()
 
-        reader._context.store.hook = hook
+        reader.context.store.hook = hook
         with as_another_process():
             assert reader.scan().read_all()["v"].to_pylist() == [3, 3]
         assert moment
@@ -251,7 +252,7 @@ def _end(uri: str) -> list[int]:
 
 
 def _let_time_pass(table: mw.Table) -> None:
-    for reader in table._collector.registry.regions(table._tracker.loaded):
+    for reader in table.collector.registry.regions(table.tracker.loaded):
         reader.log_end._listed -= 31
 
 

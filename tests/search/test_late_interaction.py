@@ -38,7 +38,7 @@ class History:
     """A table, and a dict of its rows: several vectors by key."""
 
     def __init__(self, uri: str, kind: pa.DataType, large: bool = False) -> None:
-        self.random = np.random.default_rng(len(uri))
+        self.random = np.random.default_rng(7)
         self.live: dict[int, list[list[float]] | None] = {}
         self.schema, self.kind = schema_of(kind, large), kind.to_pandas_dtype()
         lance.write_dataset(self.new_rows(range(25)), uri, max_rows_per_file=10)

@@ -21,7 +21,7 @@ from tests.search.text_history import globally
 
 KEY = pa.field("id", pa.int64(), nullable=False)
 DOC = pa.struct([("n", pa.int64()), ("title", pa.string()), ("tags", pa.large_list(pa.string()))])
-STEPS = 12
+STEPS = 9
 
 
 class ListAndField(Checked):

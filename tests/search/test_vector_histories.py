@@ -20,7 +20,7 @@ from tests.search.text_history import TextHistory, globally, locally
 from tests.search.vector_tables import DIMENSION, Vector, VectorTable, below
 from tests.soak import SOAK, usual
 
-STEPS, KEYS = 24 if SOAK > 1 else 12, 60
+STEPS, KEYS = 24 if SOAK > 1 else 9, 60
 KINDS = {
     "float16": pa.float16(),
     "float32": pa.float32(),

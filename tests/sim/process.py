@@ -32,7 +32,7 @@ from memwal_sql.storage.objects import memory, store_time
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.records import transactions
 from memwal_sql.storage.retries import Pauses
-from memwal_sql.write import coordinator, lifecycle
+from memwal_sql.write import coordinator, table_writer
 from tests.model.resident import another_store
 from tests.sim.schedule import Fault, Gone, Schedule
 
@@ -215,14 +215,14 @@ def simulated(seed: str) -> Iterator[None]:
     with ExitStack() as within:
         within.enter_context(Pauses.set(first=0, longest=0))
         within.enter_context(background_by(lambda call: call()))
-        for module in (open_writers, lifecycle, uuid, write):
+        for module in (open_writers, table_writer, uuid, write):
             within.enter_context(patch.object(module, "os", system))
         within.enter_context(patch.object(transactions, "secrets", system))
         within.enter_context(patch.object(coordinator, "utc_now", _Time.utc_now))
         within.enter_context(patch.object(create, "open_store", _opened))
         within.enter_context(patch.object(threads, "start_call", _no_thread))
         within.enter_context(patch.object(transient_threads, "start_call", _no_thread))
-        within.enter_context(patch.object(lifecycle, "Ticks", lambda *_: None))
+        within.enter_context(patch.object(table_writer, "Ticks", lambda *_: None))
         within.enter_context(another_store())
         # What one process makes for itself no other waits for.
         within.enter_context(patch.object(ResidentStore, "locked", lambda *_: Lock()))
@@ -237,6 +237,6 @@ def simulated(seed: str) -> Iterator[None]:
         made = mw.TableWriter.__init__
         defaults = {**(made.__kwdefaults__ or {}), **own}
         within.enter_context(patch.object(made, "__kwdefaults__", defaults))
-        turns = partial(lifecycle.Turns, now=_Time.time)
-        within.enter_context(patch.object(lifecycle, "Turns", turns))
+        turns = partial(table_writer.Turns, now=_Time.time)
+        within.enter_context(patch.object(table_writer, "Turns", turns))
         yield

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import memwal_sql as mw
 from memwal_sql.maintain.gc.transactions import KEPT_SECONDS
+from memwal_sql.read.live.settings import Live
 from memwal_sql.write.statement import Isolation
 from tests.histories.register import Kind, explains
 from tests.sim.actors import (
@@ -39,7 +40,8 @@ SCENARIOS: Mapping[str, Mapping[str, Weights]] = {
 
 
 def run(scenario: str, seed: int) -> Schedule:
-    """One run. Raises what went wrong, with the last steps as a note."""
+    """One run; those of every second pair of seeds compare live rows with the files. Raises what
+    went wrong, with the last steps as a note."""
     text = f"{scenario} {seed}"
     schedule = Schedule(text)
     folder, tables = (
@@ -48,7 +50,8 @@ def run(scenario: str, seed: int) -> Schedule:
     )
     uris = [f"{folder}/{number}" for number in range(tables)]
     isolation: Isolation = "serializable" if seed % 2 else "snapshot"
-    with simulated(text):
+    live = int(seed % 4 > 1)
+    with simulated(text), Live.set(enabled=live, checked=live, waited=1, least_rows=0):
         for uri, keys in zip(uris, LISTS, strict=False):
             table = mw.create_table(uri, SCHEMA, "id", regions="bucket(id, 3)")
             with table, table.writer() as writer:

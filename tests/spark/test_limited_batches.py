@@ -9,7 +9,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 
 import memwal_sql as mw
-from memwal_sql.bulk.publish_region import PublishLimits
+from memwal_sql.bulk.read import LogLimits
 from memwal_sql.bulk.rows import RowForm
 from memwal_sql.spark.options import Options
 from memwal_sql.spark.stream_reader import ChangeReader
@@ -24,11 +24,11 @@ def test_a_published_generation_larger_than_the_limit_stops_no_stream(tmp_path: 
     with table.writer() as writer:
         writer.upsert({"id": [-1]}, missing="null")
     publisher = table.publisher()
-    publisher._limits = PublishLimits(rows=1)
     for number in range(2):
         rows = pa.table({"id": range(20_000 * number, 20_000 * (number + 1))}, schema=SCHEMA)
         task = table.stager("job", RowForm()).stage(rows.to_batches())
-        publisher.publish([task], BatchMark("query", number))
+        with LogLimits.set(rows=1):
+            publisher.publish([task], BatchMark("query", number))
     reader = ChangeReader(Options(table.uri, {}), StructType([StructField("id", LongType())]))
     offset: dict[str, str] = {}
     read: list[int] = []

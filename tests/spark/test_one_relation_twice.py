@@ -106,7 +106,7 @@ def test_every_statement_sees_all_rows_at_every_use(
         "spark.sql.python.filterPushdown.enabled": handed_over,
     }
     with settings(spark, **given):
-        for name, statement in usual([*STATEMENTS.items()], 7):
+        for name, statement in usual([*STATEMENTS.items()], 5):
             ours = Counter(map(tuple, spark.sql(statement).collect()))
             right = Counter(tuple(row.values()) for row in oracle.sql(statement).to_pylist())
             if ours != right:

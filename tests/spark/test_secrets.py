@@ -56,7 +56,7 @@ def test_fields_for_storage_options_are_never_shown() -> None:
                 held.add(one.__name__)
                 if field.repr:
                     shown.add(f"{one.__module__}.{one.__name__}.{field.name}")
-    assert {"_Place", "Options", "TableContext", "SplitOptions"} <= held
+    assert {"_TableAddress", "Options", "TableContext", "SplitOptions"} <= held
     assert not shown
 
 
@@ -86,7 +86,7 @@ def test_whatever_holds_storage_options_shows_none_of_their_values(tmp_path: Pat
     schema = source.schema()
     reader = source.reader(schema)
     assert isinstance(reader, BatchReader)
-    place = maintenance._place(uri, OPTIONS)
+    address = maintenance._address(uri, OPTIONS)
     stager = table.stager("job", RowForm())
     roots = [
         table,
@@ -101,13 +101,13 @@ def test_whatever_holds_storage_options_shows_none_of_their_values(tmp_path: Pat
         pinned_table_of(reader._options),
         BatchWriter(parse_options(given, WRITE, "writing"), schema, overwrite=False),
         MemWalDataSource({**given, "changes": "true"}).streamReader(source.schema()),
-        place,
-        place.open(),
-        partial(maintenance._done, place, maintenance.merge),
+        address,
+        address.open(),
+        partial(maintenance._done, address, maintenance.merge),
     ]
     found = reachable(roots)
     kinds = {type(one).__name__ for one in found}
-    assert {"Table", "TableContext", "Options", "_Place", "Stager", "BatchWriter"} <= kinds
+    assert {"Table", "TableContext", "Options", "_TableAddress", "Stager", "BatchWriter"} <= kinds
     assert ChangeReader.__name__ in kinds
     for one in found:
         for text in (repr(one), str(one)):
@@ -116,7 +116,7 @@ def test_whatever_holds_storage_options_shows_none_of_their_values(tmp_path: Pat
 
 def test_errors_name_no_secret(tmp_path: Path) -> None:
     with pytest.raises(mw.MemWalError) as caught:
-        maintenance._place(str(tmp_path / "none"), OPTIONS).open()
+        maintenance._address(str(tmp_path / "none"), OPTIONS).open()
     assert SECRET not in str(caught.value)
     wrong = {"path": str(tmp_path / "none"), "aws_secret_access_key": SECRET}
     with pytest.raises(mw.InvalidCallError, match="no option 'aws_secret_access_key'") as caught:

@@ -17,6 +17,8 @@ import memwal_sql as mw
 from memwal_sql.errors import FencedError, ReopenError
 from memwal_sql.state import open_writers as live
 from memwal_sql.storage.objects.create_once import ATTEMPTS
+from memwal_sql.write.result import WriteResult
+from memwal_sql.write.table_writer import TableWriter
 from tests.model.opened import opened_over
 from tests.model.process import as_another_process
 from tests.model.writing import session_of, upsert_rows
@@ -118,6 +120,21 @@ def test_threads_can_insert_while_columns_change(table: Any) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(insert, range(4)))
     assert table.scan(["id"]).read_all().num_rows == 40
+
+
+def test_columns_that_change_before_an_insert_claims_are_told_in_its_words(
+    table: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, insert_into = _session(table), TableWriter.insert_into
+
+    def late(writer: TableWriter, *arguments: Any) -> WriteResult:
+        lance.dataset(table.uri).add_columns(pa.field("n", pa.int32()))
+        return insert_into(writer, *arguments)
+
+    monkeypatch.setattr(TableWriter, "insert_into", late)
+    with pytest.raises(ReopenError, match="register it again"):
+        _run(session, "INSERT INTO t VALUES (1, 'A', 'C')")
+    assert table.count_rows() == 0
 
 
 def test_a_program_s_writer_that_was_fenced_is_not_replaced_silently(
@@ -233,7 +250,7 @@ def test_the_thresholds_of_statements_are_set_for_the_process(tmp_path: Path) ->
         names = ", ".join("NULL" if field.name != "id" else "{}" for field in SCHEMA)
         for key in range(4):
             session.sql(f"INSERT INTO t VALUES ({names.format(key)})").collect()
-        writer = live.live_table_writer(table._context.identity)
+        writer = live.live_table_writer(table.context.identity)
         assert writer is not None
         writer.flush_usable()
         assert table.regions()["current_generation"].to_pylist() == [3]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import json
 from collections.abc import Sequence
 from typing import Any
 from unittest import mock
@@ -12,7 +14,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_native import quick_tables
-from memwal_sql.session.version import use_datafusion
+from memwal_sql.session.version import crates_of, use_datafusion
 from planner.predicates.expr import Compare, Literal, Operand, Other, Predicate
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("kind", pa.string())])
@@ -83,26 +85,61 @@ def test_filters_reach_the_snapshot_for_pruning_even_if_sources_do_not_take_them
     assert set(filters) == {three, Other(("kind",))}
 
 
-@pytest.mark.parametrize("version", ["54.1.0", "56.0.0", "5.5.0", "550.0.0"])
-def test_another_major_version_of_datafusion_is_refused(version: str) -> None:
-    with (
-        mock.patch("importlib.metadata.version", return_value=version),
-        pytest.raises(ImportError, match=rf"built for datafusion 55, but datafusion {version} is"),
-    ):
+class _Wheel(importlib.metadata.Distribution):
+    """An installed `datafusion` with a bill of materials, or without."""
+
+    def __init__(self, version: str, bill: str | None) -> None:
+        self._texts = {"METADATA": f"Name: datafusion\nVersion: {version}\n", BILL: bill}
+
+    def read_text(self, filename: str) -> str | None:
+        return self._texts.get(filename)
+
+    def locate_file(self, path: object) -> importlib.metadata.SimplePath:
+        raise NotImplementedError
+
+
+BILL = "sboms/datafusion-python.cyclonedx.json"
+
+
+def _bill(**crates: str) -> str:
+    parts = [{"type": "library", "name": name, "version": v} for name, v in crates.items()]
+    return json.dumps({"bomFormat": "CycloneDX", "components": parts}, indent=2)
+
+
+def _use(wheel: _Wheel) -> None:
+    with mock.patch("importlib.metadata.distribution", return_value=wheel):
         use_datafusion()
 
 
+@pytest.mark.parametrize("version", ["54.1.0", "56.0.0", "5.5.0", "550.0.0"])
+def test_another_major_version_of_datafusion_is_refused(version: str) -> None:
+    with pytest.raises(ImportError, match=rf"built for datafusion 55, but datafusion {version} is"):
+        _use(_Wheel(version, None))
+
+
 @pytest.mark.parametrize(
-    ("version", "quick"),
-    [("55.0.0", True), ("55", False), ("55.0.1", False), ("55.0.0rc1", False), ("55.1.0", False)],
+    ("bill", "quick"),
+    [
+        (_bill(**{"datafusion": "55.9.0", "datafusion-ffi": "55.2.0"}), True),
+        (_bill(**{"datafusion": "55.2.0", "datafusion-ffi": "55.0.0"}), False),
+        (_bill(**{"datafusion-ffi": "55.2.0-rc1"}), False),
+        (_bill(datafusion="55.2.0"), False),
+        ("", False),
+        (None, False),
+    ],
 )
-def test_private_layouts_are_read_of_the_version_that_was_tried_alone(
-    version: str, quick: bool
+def test_private_layouts_are_read_of_the_crates_that_were_tried_alone(
+    bill: str | None, quick: bool
 ) -> None:
     before = quick_tables(not quick)
     try:
-        with mock.patch("importlib.metadata.version", return_value=version):
-            use_datafusion()
+        _use(_Wheel("55.0.0", bill))
         assert quick_tables(before) is quick
     finally:
         quick_tables(before)
+
+
+def test_sql_tells_the_version_of_the_crates() -> None:
+    told = datafusion.SessionContext().sql("SELECT version() AS version").to_pylist()
+    crates = crates_of(importlib.metadata.distribution("datafusion"))
+    assert f"DataFusion {crates}, " in told[0]["version"]

@@ -111,7 +111,7 @@ def test_native_streams_yield_and_count_what_nodes_do(
     session = SessionContext(SessionConfig().with_target_partitions(rng.choice([1, 2])))
     mw.register(session, "t", table)
     with table.writer() as writer:
-        for _ in range(8):
+        for _ in range(5):
             _write(rng, table, writer)
             # The first scan finds the base's stale rows, the second one keeps the columns.
             scans = [_sorted(session, "SELECT * FROM t") for _ in range(2)]

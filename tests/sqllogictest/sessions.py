@@ -271,6 +271,8 @@ class ShadowSession(Session):
 class WithoutKey:
     """A table that does not show its last column, its key, unless it is told to."""
 
+    answers = None
+
     def __init__(self, table: mw.Table, rows: int) -> None:
         self.shows_key = False
         self.mounted: MountedTable | None = None

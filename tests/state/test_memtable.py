@@ -54,6 +54,22 @@ def test_many_small_batches_become_few_without_moving_rows() -> None:
         assert positions == list(range(len(expected)))
 
 
+def test_rows_since_an_earlier_snapshot_are_in_the_order_of_writing() -> None:
+    memtable, everything = make_memtable(1), list[int]()
+    for size in (3, 1, 2):
+        ids = list(range(len(everything), len(everything) + size))
+        everything += ids
+        memtable.append(upsert(dict.fromkeys(ids, "v")))
+    whole = memtable.snapshot()
+    for rows in range(len(everything) + 1):
+        for first in range(rows + 1):
+            batches = list(whole.first(rows).since(first))
+            assert all(batch.num_rows for batch in batches)
+            got = [row for batch in batches for row in batch["id"].to_pylist()]
+            assert got == everything[first:rows]
+            assert all(batch.schema.names == ["id", "val", "_tombstone"] for batch in batches)
+
+
 def test_composite_keys_and_sliced_batches() -> None:
     schema = pa.schema([pa.field("a", pa.string(), False), pa.field("b", pa.date32(), False)])
     memtable = MemTable("r", 1, schema, ("b", "a"))

@@ -122,7 +122,7 @@ def test_the_full_check_of_readers_notices_another_table_at_the_same_version(uri
     shutil.rmtree(uri)
     mw.create_table(uri, SCHEMA, "id")
     with pytest.raises(mw.ReopenError, match="open it again"):
-        first._tracker.reload()
+        first.tracker.reload()
 
 
 def test_a_table_that_native_code_made_again_is_another_one_too(uri: str) -> None:
@@ -153,7 +153,7 @@ def test_a_table_of_native_code_stays_the_same_when_its_first_version_is_cleaned
     session = _session(table)
     session.sql("INSERT INTO t VALUES (1, 'x')").collect()
     lance.dataset(uri).cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
-    assert table._tracker.reload().version == table.version
+    assert table.tracker.reload().version == table.version
     lance.dataset(uri).create_scalar_index("a", "BTREE")
     session.sql("INSERT INTO t VALUES (2, 'x')").collect()
     assert [row["id"] for row in _rows(table)] == [0, 1, 2]

@@ -29,13 +29,13 @@ def run(statement: str) -> list[dict[str, Any]]:
 
 def run_listed_before(statement: str) -> list[dict[str, Any]]:
     """The answer of a statement that listed the regions when there were none yet."""
-    every, listed = RegionWriters.all, list[bool]()
+    every, listed = RegionWriters.claim, list[bool]()
 
     def first_none(writers: RegionWriters, regions: Any) -> Any:
         listed.append(True)
         return every(writers, () if len(listed) == 1 else regions)
 
-    with patch.object(RegionWriters, "all", first_none):
+    with patch.object(RegionWriters, "claim", first_none):
         return run(statement)
 
 

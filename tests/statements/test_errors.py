@@ -96,6 +96,8 @@ def test_errors_of_a_query_are_ours_however_it_is_collected(ctx: datafusion.Sess
         frame.limit(3).filter(datafusion.col("x") > 0).to_pylist,
         frame.join(other, left_on="id", right_on="key").collect,
         lambda: list(frame),
+        lambda: repr(frame),
+        frame._repr_html_,
         lambda: list(frame.execute_stream()),
         lambda: [list(stream) for stream in frame.execute_stream_partitioned()],
         frame.collect_partitioned,

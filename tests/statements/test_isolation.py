@@ -1,17 +1,16 @@
 """What each level of isolation lets through: write skew and phantoms, never lost updates."""
 
 from collections.abc import Iterator
-from concurrent.futures import Executor, Future, wait
-from typing import Any
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 
 import datafusion
 import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.write.statement import Enqueuer
 from tests.statements.conftest import Meanwhile
 from tests.statements.other_process import connect, run, run_listed_before
+from tests.write.conditional.committing import before_commits
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("here", pa.bool_())])
 # Each may leave only while somebody else is here.
@@ -99,16 +98,37 @@ def test_processes_that_make_regions_at_the_same_time(
     insert = "INSERT INTO t SELECT $id, true WHERE NOT EXISTS (SELECT id FROM t WHERE id > 2)"
     other.submit(connect, {"t": uri}).result()
     mw.sql(ctx, "SET memwal.isolation = 'serializable'")
-    enqueue, left = Enqueuer._enqueue, list[object]()
+    left = list[object]()
 
-    def after_others(statements: Enqueuer, *arguments: Any) -> Any:
+    def insert_elsewhere() -> None:
         if not left:  # this one has read, and made its region
             left.append(other.submit(run_listed_before, insert.replace("$id", "4")).result())
-        return enqueue(statements, *arguments)
 
-    monkeypatch.setattr(Enqueuer, "_enqueue", after_others)
+    before_commits(monkeypatch, insert_elsewhere)
     mw.sql(ctx, insert, id=3)
     assert left and len([key for key in here(table) if key > 2]) == 1
+
+
+@pytest.mark.parametrize(("level", "left"), [("snapshot", [3]), ("serializable", [])])
+def test_a_region_that_another_thread_makes_when_all_regions_are_claimed(
+    table: mw.Table,
+    ctx: datafusion.SessionContext,
+    monkeypatch: pytest.MonkeyPatch,
+    level: str,
+    left: list[int],
+) -> None:
+    """After the statement has read, and before others can't write."""
+    mw.sql(ctx, f"SET memwal.isolation TO {level}")
+    others = ["INSERT INTO t VALUES (3, true)"]
+
+    def insert() -> None:
+        with ThreadPoolExecutor(1) as other:
+            while others:
+                other.submit(ctx.sql(others.pop()).collect).result()
+
+    before_commits(monkeypatch, insert)
+    mw.sql(ctx, "UPDATE t SET here = false WHERE here")
+    assert here(table) == left
 
 
 def test_serializable_calls_of_a_writer(table: mw.Table) -> None:

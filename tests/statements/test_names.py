@@ -79,7 +79,7 @@ NAMES = {
 }
 
 
-@each("name, written", usual([*NAMES.items()], 9))
+@each("name, written", usual([*NAMES.items()], 6))
 def test_a_table_is_read_changed_and_searched_under_every_name(
     uri: str,
     ctx: datafusion.SessionContext,

@@ -312,7 +312,7 @@ class Columns:
                     assert live[key][column.name] == row.get(number)
 
 
-@pytest.mark.parametrize("seed", range(4 * SOAK))
+@pytest.mark.parametrize("seed", range(3 * SOAK))
 def test_rows_follow_their_columns_through_any_history(uri: str, seed: int) -> None:
     history = Columns(uri, Random(seed))
     steps: list[Callable[[], None]] = [

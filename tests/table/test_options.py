@@ -8,10 +8,9 @@ from typing import get_type_hints
 
 import memwal_sql as mw
 from memwal_sql.create import Opening
-from memwal_sql.index.create import IndexParameters
-from memwal_sql.index.text import TextParameters
-from memwal_sql.index.vector import VectorParameters
-from memwal_sql.search.request import FUSION_OPTIONS, HybridOptions, TextOptions, VectorOptions
+from memwal_sql.index.kinds import IndexParameters, TextParameters, VectorParameters
+from memwal_sql.search.options import HybridOptions, TextOptions, VectorOptions
+from memwal_sql.search.request import FUSION_OPTIONS
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.region.versions import ManifestChanges
 from memwal_sql.write.options import WriterArguments, WriterOptions

@@ -24,6 +24,7 @@ import pytest
 from polars import col
 
 import memwal_sql as mw
+from memwal_sql.table import scanning
 from tests.each import each
 
 SCHEMA = pa.schema(
@@ -76,14 +77,14 @@ Scans = list[tuple[Any, Any, int]]
 def scans() -> Iterator[Scans]:
     """The columns, the condition and the rows of each scan."""
     noted: Scans = []
-    scan = mw.Table._known
+    scan = scanning.known_rows
 
     def noting(self: Any, then: Any, condition: Any, level: Any, columns: Any, *more: Any) -> Any:
         rows = scan(self, then, condition, level, columns, *more).read_all()
         noted.append((list(columns), condition, rows.num_rows))
         return rows.to_reader()
 
-    with patch.object(mw.Table, "_known", noting):
+    with patch.object(scanning, "known_rows", noting):
         yield noted
 
 

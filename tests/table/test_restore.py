@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from random import Random
 from typing import Any
 
@@ -12,6 +11,8 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from memwal_sql.table import restoring
+from tests.soak import SOAK
 
 SCHEMA = pa.schema(
     [
@@ -43,7 +44,7 @@ def write(writer: mw.TableWriter, state: State, random: Random) -> State:
     return {key: one for key, one in (state | new).items() if key not in keys[3:]}
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(SOAK))
 def test_every_state_comes_back_wherever_its_rows_are(uri: str, seed: int) -> None:
     random = Random(seed)
     table = mw.create_table(uri, SCHEMA, "id", regions="bucket(id, 2)")
@@ -132,7 +133,6 @@ def test_writes_of_others_meanwhile_are_compared_again(
     table: mw.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table.checkpoint("then")
-    restoring = sys.modules["memwal_sql.table.restoring"]
     read = restoring._Difference._all
 
     def later(difference: Any) -> Any:

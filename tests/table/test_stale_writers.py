@@ -25,6 +25,7 @@ import memwal_sql as mw
 from memwal_sql.bulk.rows import RowForm
 from tests.each import each
 from tests.model.opened import opened_over
+from tests.model.waiting import eventually
 from tests.soak import SOAK
 from tests.write.hooked_store import Call, HookedStore
 
@@ -94,6 +95,8 @@ def _changed(table: mw.Table, change: str, state: str) -> list[dict[str, Any]]:
     return rows
 
 
+# Changes come at all requests in a soak, else at every second one.
+_STRIDE = 1 if SOAK > 1 else 2
 # All pairs in a soak.
 _PAIRS = [(change, "merged") for change in CHANGES] + [("add", state) for state in STATES]
 
@@ -134,7 +137,7 @@ def test_a_column_added_between_any_two_requests_of_a_write_stays(
     (name, value), done = next(iter(CHANGES[change][1].items())), False
     nth = 0
     while not done:
-        uri, nth, count = str(tmp_path / str(nth)), nth + 1, itertools.count(1)
+        uri, nth, count = str(tmp_path / str(nth)), nth + _STRIDE, itertools.count(1)
         table = mw.create_table(uri, SCHEMA, "id")
         if known:
             with table.writer() as writer:
@@ -156,6 +159,20 @@ def test_a_column_added_between_any_two_requests_of_a_write_stays(
         if not done:
             assert _rows(uri)[0][name] == value, nth
     assert nth > 5
+
+
+@pytest.mark.parametrize("options", [{}, {"turns": False}, {"memtable_rows": 5}])
+def test_a_writer_that_holds_its_regions_puts_no_nulls_over_computed_values(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    table = mw.create_table(str(tmp_path / "t"), SCHEMA, "id", regions=[mw.bucket("id", 4)])
+    rows = pa.table({"id": range(20), "a": range(20), "b": range(20)}, SCHEMA)
+    with table.writer(**options) as writer:
+        writer.upsert(rows)
+        table.add_columns({"p": "a * 2"})
+        with pytest.raises(mw.ReopenError, match=r"was added|took over"):
+            writer.upsert(rows)
+    assert sorted(table.to_arrow()["p"].to_pylist()) == list(range(0, 40, 2))
 
 
 @each(
@@ -193,14 +210,12 @@ def test_columns_change_beside_a_writing_thread_of_the_process(
 
     with ThreadPoolExecutor(1) as pool:
         writing = pool.submit(write)
-        while len(acknowledged) < 100:
-            writing.done() and writing.result()
+        eventually(lambda: len(acknowledged) >= 100 or writing.done())
         before = list(acknowledged)
         try:
             alter()
             after = len(acknowledged)
-            while len(acknowledged) < after + 100:
-                writing.done() and writing.result()
+            eventually(lambda: len(acknowledged) >= after + 100 or writing.done())
         finally:
             ended.set()
         writing.result()
@@ -229,7 +244,7 @@ def test_computed_values_stay_though_nobody_has_written_to_a_region(
         monkeypatch.setattr(finds, lambda identity: ())
     done, nth = False, 0
     while not done:
-        uri, nth, count = str(tmp_path / str(nth)), nth + 1, itertools.count(1)
+        uri, nth, count = str(tmp_path / str(nth)), nth + _STRIDE, itertools.count(1)
         lance.write_dataset(pa.table([[1, 2], [1, 1], [1, 1]], schema=SCHEMA), uri)
         table = mw.enable(uri, "id")
         if known:

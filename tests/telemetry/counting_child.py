@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from contextlib import suppress
@@ -12,6 +13,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 import memwal_sql as mw
+from memwal_sql.bulk.rows import RowForm
 from memwal_sql.storage.objects.options import split_options
 from memwal_sql.storage.objects.remote import RemoteStore
 from tests.model.process import as_another_process
@@ -39,6 +41,9 @@ def main(folder: str) -> None:
         with table.writer(**limits) as writer:
             for key in range(3):
                 writer.upsert([{"id": key, "v": 1}])
+    staged = table.stager("job", RowForm()).stage(pa.table({"id": [9], "v": [1]}).to_batches())
+    table.publisher().publish([staged])
+    gc.collect()  # nobody closes a publisher
     table.flush()  # or the round does so, after it has counted what waits
     mw.run_jobs_forever(table, mw.Triggers(merge_generations=1), rounds=1)
     store = RemoteStore(f"file://{folder}", split_options({}, "file"))

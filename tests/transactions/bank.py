@@ -21,6 +21,7 @@ from random import Random
 from typing import Any
 
 import memwal_sql as mw
+from memwal_sql.read.live.settings import Live
 from memwal_sql.storage.objects.concurrent import ReadWindow
 from memwal_sql.write.turns import TurnSeconds
 
@@ -88,10 +89,11 @@ def read_diary(path: Path) -> list[list[Any]]:
 
 
 def work(bank: Bank, name: str, seed: int) -> None:
-    """Be the teller or the keeper of this name, until the bank closes."""
+    """Be the teller or the keeper of this name, until the bank closes. Those of odd seeds compare
+    all live rows with the files, the others read them without a look."""
     diary, random = Diary(bank, name), Random(seed)
     role = Teller if name.startswith("teller") else Keeper
-    with short_turns():
+    with as_in_all_processes(), Live.set(checked=seed % 2):
         try:
             role(bank, name, diary, random).work()
         except BaseException:
@@ -100,9 +102,10 @@ def work(bank: Bank, name: str, seed: int) -> None:
 
 
 @contextmanager
-def short_turns() -> Iterator[None]:
-    """All processes of a bank have the same."""
-    with TurnSeconds.set(local=0.1, remote=0.5), ReadWindow.set(seconds=2.0):
+def as_in_all_processes() -> Iterator[None]:
+    """Have the turns that all processes of a bank have, and live rows at once."""
+    turns = TurnSeconds.set(local=0.1, remote=0.5)
+    with turns, ReadWindow.set(seconds=2.0), Live.set(enabled=1, least_rows=0, waited=1):
         yield
 
 

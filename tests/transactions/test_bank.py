@@ -19,7 +19,15 @@ from benchmarks.s3.server import BUCKET, proxied_server, versitygw
 from tests.model.process import forks
 from tests.soak import IS_SOAK, SOAK
 from tests.transactions.auditor import Auditor
-from tests.transactions.bank import ACCOUNTS, START, TABLES, Bank, read_diary, short_turns, work
+from tests.transactions.bank import (
+    ACCOUNTS,
+    START,
+    TABLES,
+    Bank,
+    as_in_all_processes,
+    read_diary,
+    work,
+)
 
 SCHEMA = pa.schema(
     [
@@ -69,7 +77,7 @@ def check_a_bank(
     diaries = folder / "diaries"
     diaries.mkdir()
     bank = Bank(uris, options, diaries)
-    with short_turns():
+    with as_in_all_processes():
         auditor = Auditor(bank, SEED)
         done = Counter({"kills": open_for_business(bank, auditor)})
         lines = bank.lines()

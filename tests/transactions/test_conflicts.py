@@ -137,6 +137,42 @@ def test_two_transactions_that_read_where_the_other_makes_a_region(fast_folder: 
         table.close()
 
 
+def test_a_statement_reads_the_regions_that_its_condition_leaves(fast_folder: Path) -> None:
+    matched = "WHEN MATCHED THEN UPDATE SET n = t.n + s.n"
+    statements = (
+        "UPDATE t SET n = n + 1 WHERE day = 1",
+        "UPDATE t SET n = n + (SELECT count(*) FROM t WHERE day = 1) WHERE day = 1 AND id < 9",
+        "DELETE FROM t WHERE day = 1",
+        f"MERGE INTO t USING (SELECT 1 AS day, 1 AS id, 5 AS n) AS s ON t.day = s.day AND "
+        f"t.id = s.id {matched}",
+        f"MERGE INTO t USING (SELECT day, id, n FROM t WHERE day = 1) AS s ON t.day = s.day AND "
+        f"t.id = s.id {matched}",
+        "INSERT INTO t SELECT day, id + 1, n FROM t WHERE day = 1",
+    )
+    for number, statement in enumerate(statements):
+        table = mw.create_table(
+            str(fast_folder / str(number) / "t"),
+            pa.schema([*DAYS, pa.field("n", pa.int64())]),
+            ["day", "id"],
+            regions="identity(day)",
+        )
+        with table.writer() as writer:
+            writer.upsert([{"day": day, "id": 1, "n": 0} for day in (1, 2)])
+        table.close()
+        for day, id_ in ((2, 1), (1, 2)):
+            tx = mw.transaction(table, isolation="serializable")
+            tx.sql(statement)
+            with as_another_process(), mw.open_table(table.uri).writer() as writer:
+                writer.upsert([{"day": day, "id": id_, "n": 7}])
+            if day == 2:
+                tx.commit()
+                assert table.get([(2, 1)])["n"].to_pylist() == [7], statement
+                continue
+            with pytest.raises(mw.ConflictError):
+                tx.commit()
+            table.close()
+
+
 def test_a_table_under_two_names_is_one(fast_folder: Path) -> None:
     table, again = made(str(fast_folder / "t")), mw.open_table(str(fast_folder / "t"))
     with mw.transaction(table, named={"alias": table, "again": again}) as tx:

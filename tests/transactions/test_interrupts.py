@@ -112,7 +112,7 @@ def test_an_entry_that_meets_a_fence_while_a_buffered_transaction_waits_for_it_e
             assert (3 in elsewhere(uri)) == (elsewhere(other) == {3}), durable
 
 
-STRIDE = 1 if IS_SOAK else 11
+STRIDE = 1 if IS_SOAK else 17
 CALLED: list[tuple[type, str]] = [
     (PendingWrites, "add"),
     (RecentWrites, "add"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 import memwal_sql as mw
 from memwal_sql import create, drop
 from memwal_sql.errors import ConflictError, FencedError, MemWalError
+from memwal_sql.write.region_writer import RegionWriter
 from tests.each import each
 from tests.model.opened import Remote, opened_over
 from tests.model.process import Process, as_another_process, forget_writers
@@ -232,6 +234,48 @@ def test_requests_of_a_transaction_in_sql(client: Client, fast_folder: Path, unu
             mw.sql(session, text)
 
     assert client.requests(change) == one + LOOK + intents(1) + RECORD
+
+
+def test_requests_of_a_begin(client: Client) -> None:
+    """Tables and regions are looked at together."""
+    for name, count in (("HEAD base", 4), ("HEAD manifest", 2 * 2 * N), ("LIST regions", 2)):
+        begun = list[mw.Transaction]()
+        requests = client.requests(
+            lambda: begun.append(mw.transaction(*client.tables)),  # noqa: B023
+            name,
+            count,
+        )
+        begun[0].rollback()
+        assert requests[name] == count
+
+
+def test_threads_look_at_the_columns_of_a_table_at_once(client: Client) -> None:
+    def commit(key: int) -> None:
+        with mw.transaction(client.table) as tx:
+            tx.upsert(client.table, rows(2, [key]))
+
+    def call() -> None:
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(commit, (0, 1)))
+
+    assert client.requests(call, "GET base", 2)["GET base"] == 2
+
+
+def test_a_begin_waits_for_all_regions_at_once(client: Client) -> None:
+    steps = list[str]()
+
+    def noted(name: str) -> Any:
+        step = getattr(RegionWriter, name)
+
+        def call(writer: RegionWriter, *given: Any) -> Any:
+            steps.append(name)
+            return step(writer, *given)
+
+        return patch.object(RegionWriter, name, call)
+
+    with noted("begin_cut"), noted("reach"):
+        mw.transaction(*client.tables).rollback()
+    assert steps == ["begin_cut"] * 2 * N + ["reach"] * 2 * N
 
 
 def test_requests_of_an_abort_in_the_middle(fast_folder: Path) -> None:

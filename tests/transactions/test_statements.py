@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.read.snapshots import SnapshotCollector
+from memwal_sql.read.region_reads import RegionReads
 from memwal_sql.session.table_functions import search_functions
 from memwal_sql.storage.objects.concurrent import seconds
 from memwal_sql.transaction.handle import OpenTransaction
@@ -297,9 +297,9 @@ def test_a_query_over_several_tables_reads_one_state(
         other = str(Path(tables["accounts"].uri).with_name("empty.lance"))
         tables["accounts"] = mw.create_table(other, ACCOUNTS, "id", regions="bucket(id, 4)")
         mw.register(ctx, "accounts", tables["accounts"])
-    read, calls = SnapshotCollector.read, 0
+    read, calls = RegionReads.read, 0
 
-    def overtaken(self: SnapshotCollector, *args: Any, **named: Any) -> Any:
+    def overtaken(self: RegionReads, *args: Any, **named: Any) -> Any:
         nonlocal calls
         result = read(self, *args, **named)
         calls += 1
@@ -316,7 +316,7 @@ def test_a_query_over_several_tables_reads_one_state(
                             writer.flush()
         return result
 
-    monkeypatch.setattr(SnapshotCollector, "read", overtaken)
+    monkeypatch.setattr(RegionReads, "read", overtaken)
     query = "SELECT (SELECT n FROM accounts WHERE id = 1), (SELECT max(text) FROM journal)"
     assert values(ctx, query) in ([(None if is_empty else 100, None)], [(1, "1")])
     assert calls >= 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.storage.objects.open import open_store
-from memwal_sql.storage.records.table import Records
 from memwal_sql.storage.records.transactions import Transactions, free_id
 from memwal_sql.storage.retries import Pauses
 from memwal_sql.transaction.commit import Commit
@@ -43,6 +41,21 @@ def rows(table: mw.Table) -> dict[int, Any]:
     with as_another_process():
         read = mw.open_table(table.uri).to_arrow()
     return dict(zip(*read.to_pydict().values(), strict=True))
+
+
+def test_a_table_inside_is_a_handle_on_the_beginning(accounts: mw.Table) -> None:
+    version = accounts.version
+    with mw.transaction(accounts) as tx:
+        inside = tx.table(accounts)
+        accounts.merge()
+        accounts.add_columns({"double": "n * 2"})
+        inside.refresh()
+        assert inside.version == version < accounts.version
+        assert inside.schema == ACCOUNTS != accounts.schema
+        assert inside.overview().version == version
+        assert type(inside.as_of(accounts.version)) is mw.Table
+        assert inside.to_arrow().num_rows == len(START)
+        tx.rollback()
 
 
 def test_a_transfer_over_two_tables(accounts: mw.Table, journal: mw.Table) -> None:
@@ -171,8 +184,11 @@ def test_the_outcome_of_an_id_is_that_of_its_last_attempt(accounts: mw.Table) ->
     table = opened_over(accounts.uri, lambda store: FaultyStore(store, faults))
     with Pauses.set(longest=0), pytest.raises(mw.TransactionUnknownError) as raised:  # noqa: SIM117
         with mw.transaction(table, id="k") as tx:
+            frame = tx.sql("SELECT n FROM accounts")
             tx.upsert(table, {"id": [1, 2, 3], "n": [0, 0, 0]})
     assert raised.value.id == "k~2" and raised.value.tables == (accounts.uri,)
+    with pytest.raises(mw.InvalidCallError, match="not known whether it is committed"):
+        frame.to_arrow_table()
     assert mw.outcome(accounts, id="k") == "aborted"
     record = Transactions(open_store(accounts.uri)).read("k~2")
     assert record is not None and not record.committed
@@ -196,16 +212,17 @@ def test_an_id_whose_first_record_was_collected_while_another_attempt_began(
 @pytest.mark.parametrize("commit", [True, False])
 def test_a_transaction_that_is_over_takes_no_rows(accounts: mw.Table, commit: bool) -> None:
     tx = mw.transaction(accounts)
-    inside = tx.table(accounts)
-    inside.upsert({"id": [1], "n": [7]})
+    staging = tx.table(accounts).staging
+    staging.upsert({"id": [1], "n": [7]})
     if commit:
         tx.commit()
     else:
         tx.rollback()
     for stage in (
-        lambda: inside.upsert({"id": [1], "n": [8]}),
-        lambda: inside.delete([1]),
-        lambda: inside.insert_new({"id": [9], "n": [8]}),
+        lambda: staging.upsert({"id": [1], "n": [8]}),
+        lambda: staging.delete([1]),
+        lambda: staging.insert({"id": [9], "n": [8]}),
+        lambda: staging.update({"n": "8"}),
     ):
         with pytest.raises(mw.InvalidCallError, match=r"rolled back|the transaction is over"):
             stage()
@@ -224,13 +241,13 @@ def test_tables_are_claimed_in_one_order(
     accounts: mw.Table, journal: mw.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two transactions that wait for each other's regions would take them from each other."""
-    parts, claimed = Commit._parts, list[str]()
+    parts, claimed = Commit._shares, list[str]()
 
     def note(commit: Commit, share: Any, *rest: Any) -> Any:
         claimed.append(share.joined.table.uri)
         return parts(commit, share, *rest)
 
-    monkeypatch.setattr(Commit, "_parts", note)
+    monkeypatch.setattr(Commit, "_shares", note)
     for tables in ((accounts, journal), (journal, accounts)):
         with mw.transaction(*tables) as tx:
             tx.upsert(accounts, {"id": [1], "n": [1]})
@@ -296,22 +313,3 @@ def test_calls_that_can_not_be_done_say_so(
     tx.rollback()
     with pytest.raises(mw.InvalidCallError, match="the transaction is over"):
         tx.upsert(accounts, {"id": [1], "n": [1]})
-
-
-def test_a_table_of_the_first_release_takes_none(accounts: mw.Table) -> None:
-    """Programs of that release would take every intent for rows. Statements go region by region."""
-    store = open_store(accounts.uri)
-    path = Records(store, "table").path(1)
-    content = json.loads(store.get(path))
-    store.put(path, json.dumps({**content, "reader_version": 1, "writer_version": 1}).encode())
-    old = mw.open_table(accounts.uri)
-    with old.writer() as writer:
-        writer.update({"n": "n + 1"})
-        for call in (
-            lambda: mw.transaction(old),
-            lambda: writer.upsert({"id": [1], "n": [0]}, atomic=True),
-        ):
-            with pytest.raises(mw.UnsupportedError, match="takes no transactions"):
-                call()
-    assert rows(accounts) == {key: n + 1 for key, n in START.items()}
-    assert mw.history(old).num_rows == 0

@@ -130,14 +130,12 @@ class Region:
             wal=WalWriter(
                 self.wal(store), self.id, won.claim.epoch, won.next_position, ENTRY_SCHEMA
             ),
-            make_flusher=lambda writer: RegionFlusher(
+            flusher=RegionFlusher(
                 claim=won.claim,
                 manifests=self.manifests(store),
                 write=write or self.write_generation,
                 submit=(executor or InlineExecutor()).submit,
                 attempts=chosen.flush_attempts,
-                committed=writer.flushed,
-                failed=writer.flush_failed,
                 sleep=lambda seconds: None,
             ),
             options=chosen,

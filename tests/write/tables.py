@@ -22,7 +22,7 @@ from memwal_sql.storage.region.versions import RegionManifests
 from memwal_sql.storage.wal.log import Wal
 from memwal_sql.write.conditional.resolve import LiveRows
 from memwal_sql.write.options import WriterOptions
-from memwal_sql.write.region_opener import FindRegions
+from memwal_sql.write.region_opener import FindRegions, WrittenTable
 from memwal_sql.write.table_writer import TableWriter
 from planner.model import TableInfo
 from planner.regions.check import validate
@@ -68,12 +68,15 @@ class Table:
         **options: Any,
     ) -> TableWriter:
         context = TableContext(self.uri, store or self.store, TableRecord(self.incarnation))
-        return TableWriter(
+        table = WrittenTable(
             context=context,
             info=self.info,
             base=self.base,
-            regions_of=regions_of or (lambda spec_id, regions: [None] * len(regions)),
-            rows=live or cast(LiveRows, self),  # what depends on rows that are there reads it
+            find=regions_of or (lambda spec_id, regions: [None] * len(regions)),
+        )
+        return TableWriter(
+            table,
+            live or cast(LiveRows, self),  # what depends on rows that are there reads it
             region=region,
             options=WriterOptions(**options),
             clock=clock,

@@ -48,7 +48,7 @@ class _FullStore:
 
 def test_a_full_disk_acknowledges_nothing_and_loses_nothing(uri: str, table: Any) -> None:
     small = opened_over(uri, _FullStore)
-    store, writer = small._context.store, small.writer()
+    store, writer = small.context.store, small.writer()
     writer.upsert(make_rows(1, text="before"))
     store.full = True
     with pytest.raises((MemWalError, OSError), match=r"(?i)space|disk"):

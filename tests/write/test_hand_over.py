@@ -17,11 +17,13 @@ import memwal_sql as mw
 from memwal_sql.bulk.publish import Publisher
 from memwal_sql.errors import FencedError, ReopenError
 from memwal_sql.state import open_writers as live
-from memwal_sql.storage.wal.log import Wal
+from memwal_sql.storage.region.manifest import RegionManifest
+from memwal_sql.storage.wal.log import Wal, WalEntry
+from memwal_sql.write import region_opener as claiming
 from memwal_sql.write.claim import ReplayedLog, read_log
 from memwal_sql.write.region_writer import RegionWriter
 from memwal_sql.write.table_writer import TableWriter
-from memwal_sql.write.turns import TurnSeconds
+from memwal_sql.write.turns import Turns, TurnSeconds
 from memwal_sql.write.wal_writer import WalWriter
 from planner.regions.factories import bucket, identity
 from tests.each import each
@@ -243,6 +245,29 @@ def test_the_first_rows_of_a_call_that_lost_its_region_are_not_written_again(
 
 
 @pytest.mark.usefixtures("other_process")
+def test_a_call_that_waits_takes_back_what_its_writer_has_lost_besides(table: Table) -> None:
+    """Its next calls need that, and would wait for other turns."""
+    clock = Time()
+    writer = table.writer(clock=clock, sleep=clock.sleep)
+    thief = table.writer(clock=clock, sleep=clock.sleep)
+    writer.upsert(_rows("a"))
+    thief.upsert(_rows("b"))
+    writer.upsert({"id": [1], "val": ["c"]})
+    waited = clock.now
+    for key in range(KEYS):
+        writer.upsert({"id": [key], "val": ["d"]})
+    assert clock.now == waited
+    # What it has not needed for some turns is left to others.
+    thief.upsert(_rows("e"))
+    clock.now += 60.0
+    writer.upsert({"id": [1], "val": ["f"]})
+    epochs = {region.region_id: region.epoch for region in writer.region_writers}
+    assert sum(epochs[region.region_id] > region.epoch for region in thief.region_writers) == 1
+    writer.close()
+    thief.close()
+
+
+@pytest.mark.usefixtures("other_process")
 def test_a_flush_takes_the_regions_back_and_a_sync_does_not(table: Table) -> None:
     clock = Time()
     writer = table.writer(clock=clock, sleep=clock.sleep)
@@ -340,7 +365,7 @@ def test_a_writer_with_other_columns_flushes_no_rows_of_others(
         writer.upsert(rows)
         with pytest.raises(ReopenError, match="open a new writer"):
             older.upsert([{"id": 2, "n": 2}])
-        bases = iter([before._tracker.loaded] * 2 + [table._tracker.latest()])
+        bases = iter([before.tracker.loaded, table.tracker.latest()])
         publisher = Publisher(context=table.context, base=lambda: next(bases), find=lambda *_: None)
         manifests = [one.manifest for one in table.collector.registry.loaded()]
         with pytest.raises(mw.RetryError, match=r"call this again|read with"):
@@ -365,3 +390,65 @@ def test_processes_that_write_the_same_regions_lose_no_row_and_get_no_error(
     assert {key: rows[key] for key, _ in acknowledged} == dict(acknowledged)
     assert rows[100] == 2 * calls
     assert table.check().ok
+
+
+@pytest.mark.usefixtures("other_process")
+def test_tables_that_transactions_write_together_are_taken_back_together(tmp_path: Path) -> None:
+    clock, tables = Time(), []
+    for name in ("accounts", "journal", "alone"):
+        (folder := tmp_path / name).mkdir()
+        tables.append(Table(folder, regions=[bucket("id", 4)]))
+    own, others = (
+        [table.writer(clock=clock, sleep=clock.sleep) for table in tables] for _ in range(2)
+    )
+    own[0].take_turns_with(own[1:2])
+    for writers in (own, others):
+        for writer in writers:
+            writer.upsert(_rows("a"))
+    waits = []
+    for writer in own:
+        before = clock.now
+        writer.upsert(_rows("b"))
+        waits.append(clock.now > before)
+    assert waits == [True, False, True]
+    for writer in (*own, *others):
+        writer.close()
+
+
+@pytest.mark.usefixtures("other_process")
+def test_who_finds_the_first_region_claimed_by_another_takes_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two that wait for the same regions would get a part each, and wait for the other part. What
+    was followed of the logs by then is kept."""
+    clock = Time()
+    table = Table(tmp_path, regions=[identity("id")])
+    first, second, third = (w for w, _ in zip(_writers(table, clock), range(3), strict=False))
+    for writer in (first, second, third):
+        writer.upsert({"id": [1, 2], "val": ["a", "a"]})
+    wait, quicker = Turns.wait, [lambda: second.upsert({"id": [1, 2], "val": ["b", "b"]})]
+
+    def then_another(*given: Any) -> Any:
+        regions = wait(*given)
+        if quicker:
+            quicker.pop()()
+        return regions
+
+    monkeypatch.setattr(Turns, "wait", then_another)
+    monkeypatch.setattr(claiming, "read_log", lambda *_: pytest.fail("a log was read again"))
+    before = clock.now
+    first.upsert({"id": [1, 2], "val": ["c", "c"]})
+    assert clock.now - before > 0.125  # the second one had its turn
+    fences = [
+        [entry.writer_epoch for entry in _entries(table, region) if entry.is_fence]
+        for region in table.regions()
+    ]
+    assert fences == [[1, 2, 3, 4, 5]] * 2
+    assert set(table.values().values()) == {"c"}
+    for writer in (first, second, third):
+        writer.close()
+
+
+def _entries(table: Table, region: RegionManifest) -> list[WalEntry]:
+    wal = Wal(table.store, region.region_id)
+    return [entry for position in wal.positions() if (entry := wal.read(position)) is not None]

@@ -15,7 +15,7 @@ import memwal_sql as mw
 from exec_nodes.base import threads
 from exec_nodes.keys.hash_index import KeyIndex
 from memwal_sql.state.memtable import MemTable
-from memwal_sql.state.replay import Replay
+from memwal_sql.state.replay import Replay, ReplayedMemTable
 from memwal_sql.write import flusher, generations, group_commit
 from memwal_sql.write.flusher import RegionFlusher
 from memwal_sql.write.options import PARALLEL_REGIONS
@@ -107,9 +107,9 @@ def test_a_flush_that_is_interrupted_anywhere_is_made_by_the_next(
     submitted: list[tuple[MemTable, int]] = []
     submit = RegionFlusher.submit
 
-    def noted(self: RegionFlusher, memtable: MemTable, *args: Any) -> None:
-        submitted.append((memtable, memtable.rows))
-        submit(self, memtable, *args)
+    def noted(self: RegionFlusher, sealed: ReplayedMemTable) -> None:
+        submitted.append((sealed.memtable, sealed.memtable.rows))
+        submit(self, sealed)
 
     monkeypatch.setattr(RegionFlusher, "submit", noted)
 

@@ -83,8 +83,8 @@ def test_a_flush_finds_it_too(table: mw.Table) -> None:
     """Where the progress has become wrong since the writer was opened."""
     writer = table.writer()
     writer.upsert({"id": [5], "v": ["a"]})
-    (region,) = table._manifests()
-    mark_only(latest_dataset(table._context), {region.region_id: 99})
+    (region,) = table.manifests()
+    mark_only(latest_dataset(table.context), {region.region_id: 99})
     with pytest.raises(RepairError, match=r"has generation 99 of region .* only 4"):
         writer.flush()
     with pytest.raises(RepairError, match="generation 99"):
@@ -123,9 +123,9 @@ def test_who_has_an_older_manifest_than_the_base_looks_again() -> None:
 def test_a_recorded_state_may_be_older_than_the_progress_beside_it(tmp_path: Path) -> None:
     table = mw.create_table(tmp_path / "t", SCHEMA, "id")
     merged_rows(table, 1)
-    reader = table._collector.registry.regions(table._tracker.latest())[0]
+    reader = table.collector.registry.regions(table.tracker.latest())[0]
     recorded = reader.refresh()
     merged_rows(table, 2)
-    base = table._tracker.latest()
+    base = table.tracker.latest()
     assert base.details.merged_generations[reader.region_id] == 2
     assert reader.sources(base, recorded, ()) == ()

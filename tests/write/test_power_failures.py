@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import stat
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import lance
 import pytest
@@ -17,7 +21,8 @@ from memwal_sql.bulk.rows import RowForm
 from memwal_sql.bulk.stage import StageLimits
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.region.manifest import decode_manifest
-from tests.maintain.life import NOW, SCHEMA, collect, create, rows
+from tests.each import each
+from tests.maintain.life import NOW, SCHEMA, collect, create, rows, values
 from tests.model.power import Disk
 from tests.model.writing import upsert_rows
 
@@ -97,6 +102,40 @@ def test_rows_are_there_as_soon_as_a_write_returns(
         for _ in range(2):
             write(table)
             assert needed(table, disk, tmp_path) == set()
+
+
+@pytest.mark.usefixtures("no_pauses")
+@each("failures", [1, 2, 100])
+def test_rows_whose_folder_cannot_be_synced_are_not_acknowledged(
+    tmp_path: Path, failures: int
+) -> None:
+    """The entry can be read by then. What a later writer finds of it is there for good."""
+    disk, left = Disk(), [0]
+    with disk.watched():
+        table, fsync = create(tmp_path), os.fsync
+
+        def failing(file: int) -> None:
+            if left[0] and stat.S_ISDIR(os.fstat(file).st_mode):
+                left[0] -= 1
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            fsync(file)
+
+        writer = table.writer()
+        writer.upsert(rows(0, 3, 1))
+        with patch.object(os, "fsync", failing):
+            left[0] = failures
+            if failures < 100:
+                writer.upsert(rows(0, 3, 2))
+                assert needed(table, disk, tmp_path) == set()
+            else:
+                with pytest.raises(mw.WriterFailedError, match="unknown whether 4 rows"):
+                    writer.upsert(rows(0, 3, 2))
+            left[0] = 0
+        with suppress(mw.WriterFailedError):
+            writer.close()
+        upsert_rows(table, rows(4, 4, 3))
+        assert needed(table, disk, tmp_path) == set()
+        assert values(table) == {0: 2, 1: 2, 2: 2, 3: 2, 4: 3}
 
 
 @pytest.mark.parametrize("write", [_write_and_flush, WRITES["publish generations"]])

@@ -114,7 +114,7 @@ class SourceTexts:
 
     def indexed(self, source: LanceSource, column: str, analyzer: Analyzer) -> bool:
         """Whether a source has an index of its own that can be read for this analyzer."""
-        with lance_errors(source.name, source.place):
+        with lance_errors(source.name, source.uri):
             return bool(self._segments(source, column, analyzer))
 
     def _open(
@@ -126,7 +126,7 @@ class SourceTexts:
             return texts_at(one_array(rows.column(0)), column)
 
         if isinstance(source, LanceSource):
-            with lance_errors(source.name, source.place):
+            with lance_errors(source.name, source.uri):
                 parts = self._stored_parts(source, column, analyzer)
         elif isinstance(source, MemTableSource):
             addresses = np.arange(source.rows, dtype=np.uint64)
@@ -149,7 +149,7 @@ class SourceTexts:
             for partition in segment.partitions:
                 parts.append(indexed_part(partition, *rows.of_index(partition.row_ids, fragments)))
             read -= fragments
-        key = Key(_TOKENIZED, (source.place,), (ids, analyzer))
+        key = Key(_TOKENIZED, (source.uri,), (ids, analyzer))
         own = {
             name: fragment
             for name, fragment in source.whole_fragments.items()

@@ -201,13 +201,23 @@ def _tag(context: TableContext, checkpoint: Checkpoint) -> bool:
     except MemWalError:
         raise
     except (OSError, ValueError, RuntimeError) as error:
-        if not is_not_found(error):
+        if is_not_found(error):
+            return False
+        if not _is_tagged(context, checkpoint):
             raise RetryError(
-                f"the base version {checkpoint.version} of {context.uri} could not be tagged: "
-                f"{error}"
+                f"the base version {checkpoint.version} of {context.uri} could not be tagged, make "
+                f"the checkpoint again: {error}"
             ) from error
-        return False
     return True
+
+
+def _is_tagged(context: TableContext, checkpoint: Checkpoint) -> bool:
+    """Whether the tag is there, which the record has given to this checkpoint alone: the answer to
+    the request that put it may have been lost."""
+    with lance_panics(BASE_NAME, context.uri), suppress(OSError, ValueError, RuntimeError):
+        found = latest_dataset(context, for_tags=True).tags.list().get(checkpoint.tag)
+        return found is not None and bool(found["version"] == checkpoint.version)
+    return False
 
 
 def _release(context: TableContext, dropped: Checkpoint, tag: str) -> None:

@@ -84,14 +84,15 @@ def check_table(
     A table in use changes during a check: files that are written, merged or collected between two
     requests look damaged. So everything is checked again, and only findings that appear at the same
     place every time count. A time at which the store refused a read did not see all: it rules no
-    finding of another time out, and alone it proves none.
+    finding of another time out. What was seen once is proved by no time alone.
     """
     places: set[tuple[str, str]] | None = None
     times = Counter[tuple[str, str]]()
+    findings, refused, complete = list[Finding](), "", 0
     for _ in range(Passes.most):
         base = latest()
         state = CheckState(context, base)
-        findings = [
+        found = [
             finding
             for finding in _run(state, report)
             if places is None
@@ -100,23 +101,25 @@ def check_table(
         ]
         wrong = {
             (finding.check, finding.where)
-            for finding in findings
+            for finding in found
             if finding.severity is not Severity.INFO
         }
         times.update(wrong)
         if state.refused:
+            refused = first_line(state.refused[-1])
+            findings = findings if complete else found
             continue
-        places = wrong
+        findings, places, complete = found, wrong, complete + 1
         if not places:
             break
-    if state.refused:
+    enough = min(2, Passes.most)
+    if places != set() and complete < enough:
         findings = [
             finding
             for finding in findings
-            if finding.severity is Severity.INFO
-            or times[finding.check, finding.where] >= min(2, Passes.most)
+            if finding.severity is Severity.INFO or times[finding.check, finding.where] >= enough
         ]
-        what = f"the store refused a read, so not all was checked: {first_line(state.refused[-1])}"
+        what = f"the store refused a read, so not all was checked: {refused}"
         findings.append(error(context.uri, what, "check again", "reads"))
     findings.sort(key=lambda finding: list(Severity).index(finding.severity))
     return CheckReport(context.uri, base.version, tuple(CHECKS), tuple(findings))

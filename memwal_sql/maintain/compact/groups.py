@@ -24,9 +24,10 @@ class Fragment:
     Attributes:
         number: its id.
         rows: with deleted ones.
-        deleted: how many of these are deleted. bytes: the size of its files, as far as that is
-            known.
-        indexed: the segments of indexes that cover it: those with others can't be joined to it.
+        deleted: how many of these are deleted.
+        bytes: the size of its files, as far as that is known.
+        indexed: the segments of indexes that cover it. Fragments of other segments can't be joined
+            to it.
     """
 
     number: int

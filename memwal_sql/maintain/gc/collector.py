@@ -74,7 +74,6 @@ _log = life_log(__name__)
 T = TypeVar("T")
 R = TypeVar("R")
 
-DEFAULT_GRACE = timedelta(hours=1)
 _PARALLEL_REGIONS = 16
 _APART = 1.0  # seconds: times of files have less than those of clocks, and take a while to be made
 _BATCH_FILES = 1000  # of one bulk request of S3
@@ -107,7 +106,7 @@ def collect_garbage(
     context: TableContext,
     *,
     dry_run: bool = False,
-    older_than: timedelta = DEFAULT_GRACE,
+    older_than: timedelta,
     versions_older_than: timedelta | None = None,
     report: Report = report_nothing,
     clock: Callable[[], float] | None = None,

@@ -88,8 +88,8 @@ def _add_regions(survey: Survey, store: ObjectStore) -> None:
 
 
 def _listed(store: ObjectStore) -> list[str]:
-    """What to list: one request for all, or on a disk only the folders of regions, as one that
-    somebody else has put there may be deeper than a listing goes."""
+    """The folders to list. In a store one, by one request. On a disk each region's, as a folder
+    that somebody else has put there may be deeper than a listing goes."""
     if store.remote:
         return [paths.MEM_WAL_FOLDER]
     names = store.list_folders(paths.MEM_WAL_FOLDER)

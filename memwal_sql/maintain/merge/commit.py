@@ -80,8 +80,8 @@ class PassWriter:
 
     def fence(self) -> None:
         """Where another merger has begun with these generations, commit the fragments as they are:
-        Lance then refuses whatever that one may still commit. A mark alone it might take otherwise,
-        where an index commit has erased the marks that come here."""
+        then Lance refuses the other's next commit. A mark alone is not enough, as an index commit
+        may have erased the marks that come here."""
         if any(self._done.values()):
             self.replace([fragment.metadata for fragment in self.dataset.get_fragments()])
 

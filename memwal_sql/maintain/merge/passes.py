@@ -62,8 +62,8 @@ class Passes:
         table's keys, and makes a version, once for all of them.
 
         Tombstones take a pass of their own, which is the same for all regions: where the first
-            region's generation has some, one generation of each is merged, else those without. A
-            fault of a later generation is reported when that is the first.
+        region's generation has some, one generation of each is merged, else those without. A
+        damaged generation raises once it is the first one left.
         """
         chosen = fitting(behind, self._max_bytes)
         store = self._context.store

@@ -7,10 +7,13 @@ on, in their order, give every key in them its newest row.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+import pyarrow as pa
+
+from exec_nodes.keys.keys import key_column, one_array
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
 from memwal_sql.read.region import RegionReader
@@ -60,8 +63,11 @@ class Taken:
     """What an image has of a table.
 
     Attributes:
-        version: the newest base version that has the same rows but for generations.
+        base: the base version that it was made of.
+        version: the base version of the last look; apart from merged generations it has the same
+            rows.
         details: what was found in it.
+        earlier: the etags of the last versions before it: looks may be served one of them still.
         lost: how many buffered writers had failed: their rows may be in the image.
     """
 
@@ -70,14 +76,35 @@ class Taken:
     details: FoundDetails
     regions: Mapping[UUID, TakenRegion]
     lost: int
+    earlier: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """Rows that an image lacks: those of a source from the row `first` on."""
+    """Rows that an image lacks: those of a generation, or of a MemTable from the row `first` on."""
 
     source: LanceSource | MemTableSource
     first: int = 0
+
+
+def is_behind(region: ClosedRegion, before: TakenRegion) -> bool:
+    """Whether a look has less of a region than was taken in: it is an older one, or was cut before
+    a transaction."""
+    manifest, tail = region.manifest, region.tail
+    if manifest.writer_epoch < before.epoch or manifest.current_generation < before.current:
+        return True
+    if tail.end < before.end:
+        return True
+    sources = {source.generation: source for source in tail.memtables}
+    for generation, (identity, rows) in before.memtables.items():
+        source = sources.get(generation)
+        if source is not None and source.identity is identity and source.rows < rows:
+            return True
+        # One that was sealed later: rows of a buffered writer do not move the end of the log.
+        is_unflushed = generation >= manifest.current_generation
+        if source is None and rows and is_unflushed and manifest.writer_epoch == before.epoch:
+            return True
+    return False
 
 
 def taken_region(region: ClosedRegion, before: TakenRegion | None) -> TakenRegion:
@@ -88,15 +115,14 @@ def taken_region(region: ClosedRegion, before: TakenRegion | None) -> TakenRegio
     if before is not None and before.epoch == epoch:
         memtables |= {g: rows for g, rows in before.memtables.items() if g >= current}
     memtables |= {source.generation: (source.identity, source.rows) for source in tail.memtables}
-    end = tail.end if before is None else max(tail.end, before.end)
-    return TakenRegion(epoch, end, current, memtables, region.is_quiet)
+    return TakenRegion(epoch, tail.end, current, memtables, region.is_quiet)
 
 
 def news_of(
     region: ClosedRegion, before: TakenRegion | None, base: BaseTable, progress: MergeProgress
 ) -> Iterator[News]:
-    """What an image lacks of a region, in the order to apply it. `progress` is that of the newest
-    base version, whose files have all that was merged.
+    """What an image lacks of a region of which the look is not behind, in the order to apply it.
+    `progress` is that of the look's base version.
 
     Raises ImageLostError.
     """
@@ -118,9 +144,12 @@ def news_of(
     for source in sorted(region.tail.memtables, key=lambda source: source.generation):
         identity, rows = taken.get(source.generation, (None, 0))
         first = rows if again is None and identity is source.identity else 0
-        if first > source.rows:
-            raise ImageLostError("a look has fewer rows than the one before")
         if not first:
             again = source.generation
         if first < source.rows:
             yield News(source, first)
+
+
+def keys_of(batch: pa.RecordBatch, key: Sequence[str]) -> pa.Array:
+    """The keys of rows, in one array."""
+    return one_array(key_column([batch.column(name) for name in key]))

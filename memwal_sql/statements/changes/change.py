@@ -4,14 +4,14 @@ keys."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from exec_nodes.keys.keys import KeyBatch
-from memwal_sql.statements.changes.reading import Reading, with_keys
+from memwal_sql.statements.changes.reading import Reading, are_among, with_keys
 from memwal_sql.statements.changes.returning import Returning
 from memwal_sql.statements.changes.row_actions import RowAction, keys_of, row_changes
 from memwal_sql.statements.changes.target import Target
@@ -47,9 +47,9 @@ class Change(ABC):
     def actions(self, reading: Reading, keys: pa.Table | None) -> list[RowAction]:
         """The changes to all rows or, at least, to the rows with some keys."""
 
-    def counts(self, kinds: Sequence[str]) -> dict[str, int]:
-        """The result without RETURNING, from the kind of change of each row."""
-        return {"count": len(kinds)}
+    def counts(self, kinds: Counter[str]) -> dict[str, int]:
+        """The result without RETURNING, from the number of changes of each kind."""
+        return {"count": kinds.total()}
 
     def run(self, make: MakeReading, isolation: str, description: Description) -> pa.Table:
         """Run it durably, or stage it in the session's transaction, and return the rows of
@@ -77,8 +77,7 @@ class Change(ABC):
         )
         if self.returning is not None:
             return pa.concat_tables([part.returned for part in done])
-        kinds = [kind for part in done for kind in part.kinds]
-        counts = self.counts(kinds)
+        counts = self.counts(Counter(kind for part in done for kind in part.kinds.to_pylist()))
         return counted(
             pa.table({name: pa.array([n], pa.uint64()) for name, n in counts.items()}), result
         )
@@ -94,22 +93,20 @@ class _Done:
     """Changes made: the keys of the rows, the kind of each change, and the rows of RETURNING."""
 
     keys: pa.Table
-    kinds: list[str]
+    kinds: pa.ChunkedArray
     returned: pa.Table
 
     @classmethod
     def of(cls, reading: Reading, actions: Sequence[RowAction], change: Change) -> _Done:
-        kinds = [kind for action in actions for kind in [action.kind] * action.rows.num_rows]
+        each = [pa.repeat(action.kind, action.rows.num_rows) for action in actions]
+        kinds = pa.chunked_array(each, pa.string())
         keys = keys_of(change.target, [action.rows for action in actions])
         rows = None if change.returning is None else change.returning.rows(reading, actions)
         return cls(keys, kinds, pa.table({}) if rows is None else rows)
 
     def without(self, keys: pa.Table) -> _Done:
         """All changes but those of rows with these keys."""
-        lost = frozenset(KeyBatch(keys).values)
-        remains = np.array([key not in lost for key in KeyBatch(self.keys).values], np.bool_)
-        mask = pa.array(remains)
-        kinds = [kind for kind, keep in zip(self.kinds, remains.tolist(), strict=True) if keep]
+        stay = pc.invert(are_among(self.keys, keys))
         has_rows = self.returned.num_columns > 0
-        returned = self.returned.filter(mask) if has_rows else self.returned
-        return _Done(self.keys.filter(mask), kinds, returned)
+        returned = self.returned.filter(stay) if has_rows else self.returned
+        return _Done(self.keys.filter(stay), self.kinds.filter(stay), returned)

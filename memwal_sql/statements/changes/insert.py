@@ -62,11 +62,11 @@ class GivenRows:
                 f"the rows to insert have {result.num_columns} columns, and {len(names)} are "
                 f"written: {names}"
             )
-        present = columns.names
-        if wrong := [n for n, times in Counter(names).items() if times > 1 or n not in present]:
-            raise InvalidCallError(
-                f"the table has no columns {wrong}, or they are given twice: {present}"
-            )
+        present = frozenset(columns.names)
+        if twice := [name for name, times in Counter(names).items() if times > 1]:
+            raise InvalidCallError(f"the columns {twice} are given twice")
+        if unknown := [name for name in names if name not in present]:
+            raise InvalidCallError(f"the table has no columns {unknown}: it has {columns.names}")
         if lacking := sorted(set(self.target.table.primary_key) - set(names)):
             raise InvalidCallError(f"the rows to insert lack the primary key columns {lacking}")
         pairs = zip(names, result.columns, strict=True)
@@ -122,7 +122,8 @@ class Overwrite(Upsert):
     """Rows that replace all rows."""
 
     def run(self, make: MakeReading, isolation: str, description: Description) -> pa.Table:
-        """Write the rows; a query over the table sees all rows that are replaced."""
+        """Write the rows; a query over the table sees all rows that are replaced. That is a job:
+        it has no isolation, and no record with a description."""
         table = self.target.table
         answers: list[pa.Table] = []
 
@@ -172,9 +173,9 @@ class InsertOver(Merge):
         """The query for the rows."""
         return self.given.query
 
-    def counts(self, kinds: Sequence[str]) -> dict[str, int]:
+    def counts(self, kinds: Counter[str]) -> dict[str, int]:
         """The number of all changes."""
-        return {"count": len(kinds)}
+        return {"count": kinds.total()}
 
     def source_and_whens(self, reading: Reading) -> tuple[pa.Table, Sequence[When]]:
         """The rows and the clauses."""

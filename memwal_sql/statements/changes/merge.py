@@ -7,7 +7,8 @@ are computed for its own rows only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,6 +24,7 @@ from memwal_sql.statements.changes.reading import ROW, Reading
 from memwal_sql.statements.changes.returning import Returning
 from memwal_sql.statements.changes.row_actions import DELETE, INSERT, UPDATE, RowAction, keys_of
 from memwal_sql.statements.changes.target import Target
+from memwal_sql.write.conditional.groups import groups, named
 
 # Rows of a WHEN: pairs of both tables, rows of the source alone, rows of the target alone.
 MATCHED, NEW, ALONE = "matched", "new", "alone"
@@ -109,15 +111,16 @@ class Merge(Change):
         source = f"(SELECT * FROM {self._source}) AS {self._alias}"
         return f"SELECT * FROM {self.target.from_item} {join} {source} ON {self._on.text}"
 
-    def counts(self, kinds: Sequence[str]) -> dict[str, int]:
+    def counts(self, kinds: Counter[str]) -> dict[str, int]:
         """The number of all changes, and of each kind."""
-        by_kind = {name: kinds.count(kind) for kind, name in _KIND_NAMES.items()}
-        return {"count": len(kinds), **by_kind}
+        by_kind = {name: kinds[kind] for kind, name in _KIND_NAMES.items()}
+        return {"count": kinds.total(), **by_kind}
 
     def actions(self, reading: Reading, keys: pa.Table | None) -> list[RowAction]:
         """The changes of all clauses, in order, to all rows, whatever `keys` are given."""
         source, whens = self.source_and_whens(reading)
-        lacking = [n for n in self.target.columns.names if n not in source.column_names]
+        present = frozenset(source.column_names)
+        lacking = [name for name in self.target.columns.names if name not in present]
         for when in whens:
             if when.lacking_error is not None and lacking:
                 raise when.lacking_error(lacking)
@@ -202,16 +205,17 @@ class Merge(Change):
                 return None
         return pa.table(columns, key)
 
-    def _source_columns(
-        self, source: pa.Table | None, values: Mapping[str, str]
-    ) -> pa.Table | None:
+    def _source_columns(self, source: pa.Table, values: Mapping[str, str]) -> pa.Table | None:
         """The values of expressions, by name, if each is a column of the source."""
-        if source is None:
-            return None if values else pa.table({})
-        columns = {f"{self._alias}.{quoted(name)}": name for name in source.column_names}
+        columns = self._named_columns(source)
         if not set(values.values()) <= columns.keys():
             return None
         return pa.table({name: source[columns[text]] for name, text in values.items()})
+
+    def _named_columns(self, source: pa.Table | None) -> dict[str, str]:
+        """The columns of the source, by the expressions that name them."""
+        names = [] if source is None else source.column_names
+        return {f"{self._alias}.{quoted(name)}": name for name in names}
 
     def _paired(self, source: pa.Table, keys: pa.Table, target_rows: pa.Table) -> dict[str, _Rows]:
         """The rows for each kind of clause, matched by keys alone."""
@@ -230,25 +234,41 @@ class Merge(Change):
         self, reading: Reading, when: When, rows: _Rows
     ) -> tuple[pa.Array, dict[str, Column]]:
         """The positions of the rows that a clause takes, ascending, and its values for each."""
-        schema = self.target.columns
-        columns = None if when.condition else self._source_columns(rows.source, when.values)
-        if columns is not None:
-            fitting = {name: fitted(columns[name], schema.field(name)) for name in when.values}
-            return pa.array(np.arange(len(rows))), fitting
-        with reading.tables(**rows.tables) as of:
-            source = f"{of.get('source')} AS {self._alias}"
-            target = self._named(of.get("target", ""))
-            if when.of == MATCHED:
+        schema, condition = self.target.columns, when.condition
+        columns = self._named_columns(rows.source)
+        computed = {name: text for name, text in when.values.items() if text not in columns}
+        places, values = pa.array(np.arange(len(rows))), dict[str, Column]()
+        for group in groups(computed):
+            if not group and not condition:
+                continue
+            found = self._computed(reading, when.of, rows, condition, group)
+            if condition:
+                places, condition = one_array(found[_ROW]), ""
+                rows = rows.at(places)
+            values |= {name: fitted(found[name], schema.field(name)) for name in group}
+        for name in when.values.keys() - computed.keys():
+            column = rows.tables["source"][columns[when.values[name]]]
+            values[name] = fitted(column, schema.field(name))
+        return places, values
+
+    def _computed(
+        self, reading: Reading, of: str, rows: _Rows, condition: str, values: Mapping[str, str]
+    ) -> pa.Table:
+        """The values of expressions for the rows that meet a condition, and the positions of these,
+        ascending."""
+        narrow = rows.naming((condition, *values.values()))
+        with reading.tables(**narrow.tables) as tables:
+            source = f"{tables.get('source')} AS {self._alias}"
+            target = self._named(tables.get("target", ""))
+            if of == MATCHED:
                 number = f"{self._alias}.{ROW}"
                 both = f"{target} JOIN {source} ON {self.target.qualifier}.{ROW} = {number}"
             else:
-                number, both = ROW, source if when.of == NEW else target
-            shown = [f"{text} AS {quoted(name)}" for name, text in when.values.items()]
-            where = f"WHERE {when.condition}" if when.condition else ""
+                number, both = ROW, source if of == NEW else target
+            where = f"WHERE {condition}" if condition else ""
+            shown = [f"{text} AS {quoted(name)}" for name, text in values.items()]
             items = ", ".join([f"{number} AS {ROW}", *shown])
-            computed = reading.rows(f"SELECT {items} FROM {both} {where}").sort_by(_ROW)
-        values = {name: fitted(computed[name], schema.field(name)) for name in when.values}
-        return one_array(computed[_ROW]), values
+            return reading.rows(f"SELECT {items} FROM {both} {where}").sort_by(_ROW)
 
     def _action(
         self,
@@ -296,9 +316,20 @@ class _Rows:
         both = {"target": self.target, "source": self.source}
         return {name: rows for name, rows in both.items() if rows is not None}
 
+    def naming(self, texts: Collection[str]) -> _Rows:
+        """The rows in the columns that expressions name."""
+        return self._each(lambda rows: rows.select(named(rows.column_names, texts)))
+
+    def at(self, places: pa.Array) -> _Rows:
+        """The rows at these positions."""
+        return self._each(lambda rows: rows.take(places))
+
     def without(self, places: pa.Array) -> _Rows:
         """All rows but those at these positions."""
         mask = np.ones(len(self), np.bool_)
         mask[places.to_numpy()] = False
-        remaining = {name: rows.filter(pa.array(mask)) for name, rows in self.tables.items()}
-        return _Rows(remaining.get("target"), remaining.get("source"))
+        return self.at(pa.array(np.flatnonzero(mask)))
+
+    def _each(self, change: Callable[[pa.Table], pa.Table]) -> _Rows:
+        tables = {name: change(rows) for name, rows in self.tables.items()}
+        return _Rows(tables.get("target"), tables.get("source"))

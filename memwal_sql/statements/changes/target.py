@@ -12,6 +12,7 @@ import datafusion
 import pyarrow as pa
 
 from exec_nodes.arrow.casts import Column
+from exec_nodes.base.lazy import lazy_property
 from memwal_native.syntax import Reference
 from memwal_sql.arguments import literal, quoted
 from memwal_sql.errors import (
@@ -32,12 +33,12 @@ from memwal_sql.statements.queries.seen_columns import (
     check_columns,
     columns_changed,
 )
-from memwal_sql.statements.queries.snapshots import WritableTable
+from memwal_sql.table import Table
 
 DEFAULT = "DEFAULT"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Target:
     """A table.
 
@@ -50,7 +51,7 @@ class Target:
     """
 
     name: TableName
-    table: WritableTable
+    table: Table
     columns: pa.Schema
     changed: ColumnsChanged
     text: str
@@ -87,18 +88,18 @@ class Target:
         with the place, for a column of another table, or an unknown one."""
         parts, at = reference.parts, reference.start
         if len(parts) > 1 and parts[-2] not in (self.alias, self.parts[-1]):
-            if parts[-2] in self.columns.names:
+            if self._has(parts[-2]):
                 message = f"fields can't be set one by one: set all of {parts[-2]!r}"
                 raise statement.unsupported(message, at)
             raise statement.error(f"{parts[-2]!r} is not the table that is written", at)
-        names = self.columns.names
-        if parts[-1] not in names:
+        if not self._has(parts[-1]):
+            names = self.columns.names
             raise statement.error(f"the table has no such column; it has {names}", at)
         return parts[-1]
 
     def new_rows(self, columns: Mapping[str, Column], count: int) -> pa.Table:
         """Whole rows of some columns: the others have their default, or null without one."""
-        defaults = {} if set(columns) == set(self.columns.names) else self._defaults()
+        defaults = {} if set(columns) == set(self.columns.names) else self._defaults
         made = [
             columns.get(f.name, pa.repeat(defaults.get(f.name, pa.scalar(None, f.type)), count))
             for f in self.columns
@@ -107,13 +108,18 @@ class Target:
 
     def default_text(self, column: str, text: str) -> str | None:
         """The default of a column as an expression, if a value as written is the word DEFAULT."""
-        if text.upper() != DEFAULT or DEFAULT.lower() in self.columns.names:
+        if text.upper() != DEFAULT or self._has(DEFAULT.lower()):
             return None
-        default = self._defaults().get(column)
+        default = self._defaults.get(column)
         return "NULL" if default is None else literal(default.cast(pa.string()).as_py())
 
+    def _has(self, column: str) -> bool:
+        return bool(self.columns.get_field_index(column) >= 0)
+
+    @lazy_property
     def _defaults(self) -> Mapping[str, pa.Scalar]:
-        """The defaults that the table has now; one that was set lately does not change columns."""
+        """The defaults that the table has when the statement first needs one; one that was set
+        lately does not change columns."""
         self.table.refresh()
         types = {field.name: field.type for field in self.columns}
         defaults = stored_defaults(self.table.schema)
@@ -122,16 +128,16 @@ class Target:
     def columns_of(self, statement: Statement, references: Sequence[Reference]) -> list[str]:
         """The columns of a list. Raises InvalidCallError, with the place, for an unknown column, or
         one given twice."""
-        names: list[str] = []
+        names: dict[str, None] = {}
         for reference in references:
             name = self.column_of(statement, reference)
             if name in names:
                 raise statement.error("this column is given twice", reference.start)
-            names.append(name)
-        return names
+            names[name] = None
+        return list(names)
 
     @contextmanager
-    def same_columns(self) -> Iterator[None]:
+    def naming_changed_columns(self) -> Iterator[None]:
         """A context in which a failure due to other columns of the table raises that error: nothing
         was written then."""
         try:
@@ -172,6 +178,6 @@ def target_of(
     if len(parts) == 1 and parts[0] in statement.sql.cte_names:
         message = "WITH has a query of this name: give the query another name"
         raise statement.error(message, reference.start)
-    table, columns = cast(WritableTable, registered.table), registered.columns
+    table, columns = cast(Table, registered.table), registered.columns
     changed = partial(columns_changed, ctx, name, columns)
     return Target(name, table, columns, changed, reference.text, parts, alias, statement.ctes)

@@ -17,7 +17,7 @@ from memwal_native.syntax import Alteration, AlterTable, Reference
 from memwal_sql.errors import InvalidCallError, MemWalError
 from memwal_sql.life_log import life_log
 from memwal_sql.maintain.columns import check_wider
-from memwal_sql.session.register import register
+from memwal_sql.registration import mount
 from memwal_sql.session.table_functions import Registered, search_functions, whole_name
 from memwal_sql.state.defaults import defaults_of, with_default
 from memwal_sql.state.schema import check_schema
@@ -67,7 +67,7 @@ def _register_again(ctx: datafusion.SessionContext, registration: Registered, ta
     """Register the table with its current columns. A failure leaves the table as it is."""
     name, level, missing = registration.name, registration.consistency, registration.missing
     try:
-        register(ctx, name, table, level, missing=missing, approximate=registration.approximate)
+        mount(ctx, name, table, level, missing=missing, approximate=registration.approximate)
     except MemWalError as error:
         kind = type(error).__name__
         _log.warning("%s has other columns, register it again: %s", table.uri, kind)

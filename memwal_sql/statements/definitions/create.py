@@ -18,8 +18,8 @@ from memwal_native.syntax import CreateTable, Named, Part
 from memwal_sql.create import create_table, find_table, is_table, made_or_found, open_table
 from memwal_sql.drop import drop_table
 from memwal_sql.errors import InvalidCallError, MemWalError, UnsupportedError
+from memwal_sql.registration import mount
 from memwal_sql.session.clauses import check_names_differ
-from memwal_sql.session.register import register
 from memwal_sql.session.table_functions import NAME_PARTS, search_functions, whole_name
 from memwal_sql.session.table_options import FORMAT, options_of
 from memwal_sql.state.schema import stored_type
@@ -101,7 +101,7 @@ def run_create_table(
             raise InvalidCallError("an existing table has its regions: leave them out")
         table, count = open_table(location, **opening), None
     if folder is None:
-        register(ctx, written(parts), table, **registering)
+        mount(ctx, written(parts), table, **registering)
     counts = {} if count is None else {"count": pa.array([count], pa.uint64())}
     return answer(ctx, pa.table(counts))
 

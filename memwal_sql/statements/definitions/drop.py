@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from memwal_native.syntax import Named
 from memwal_sql.drop import drop_table
-from memwal_sql.session.register import METADATA_TABLES, deregister
+from memwal_sql.registration import METADATA_TABLES, deregister
 from memwal_sql.session.table_functions import NAME_PARTS, search_functions, whole_name
 from memwal_sql.statements.definitions.names import (
     is_known,

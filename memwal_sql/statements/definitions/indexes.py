@@ -13,7 +13,8 @@ import datafusion
 import pyarrow as pa
 
 from memwal_native.syntax import CreateIndex, DropIndex
-from memwal_sql.index.create import IndexKind, default_name
+from memwal_sql.index.create import default_name
+from memwal_sql.index.kinds import IndexKind
 from memwal_sql.statements.definitions.names import not_ours, registered, table_of
 from memwal_sql.statements.queries.parsed import Statement
 from memwal_sql.statements.queries.planning import answer, values
@@ -28,8 +29,8 @@ def run_create_index(
     parameters: Mapping[str, Any],
 ) -> datafusion.DataFrame:
     """Run `CREATE [OR REPLACE] INDEX [IF NOT EXISTS] [name] ON t [USING kind] (column)
-    [WITH (parameter = value, ...)]`. Without a kind it is a BTREE, without a name
-    it has its `default_name`."""
+    [WITH (parameter = value, ...)]`. Without a kind it is a BTREE, without a name it has its
+    `default_name`."""
     registration = registered(ctx, tuple(index.table.parts))
     if registration is None:
         raise not_ours(ctx, statement, index.table)

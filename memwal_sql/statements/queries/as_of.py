@@ -7,8 +7,7 @@ DataFusion has no such clause. It is blanked out of the text; the rest keeps its
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Protocol, Self
+from typing import Any
 
 import datafusion
 import pyarrow as pa
@@ -17,43 +16,33 @@ from memwal_native.syntax import Past
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.statements.queries.parsed import Statement
 from memwal_sql.statements.queries.planning import time_of, values
-
-
-class PastOf(Protocol):
-    """A table that can be read in a past state."""
-
-    def as_of(
-        self,
-        version: int | str | None = None,
-        *,
-        timestamp: datetime | str | None = None,
-        checkpoint: str | None = None,
-    ) -> Self:
-        """A handle of the table in a past state."""
+from memwal_sql.table import Table
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """The time at which a table is read, as one of the arguments of `Table.as_of`."""
+class PastState:
+    """A past state of a table, as one of the arguments of `Table.as_of`."""
 
     kind: str
     value: Any
 
-    def of(self, table: PastOf) -> Any:
-        """The table at this time."""
+    def of(self, table: Table) -> Table:
+        """The table in this state."""
         return table.as_of(**{self.kind: self.value})
 
 
-def moment_of(ctx: datafusion.SessionContext, past: Past, parameters: Mapping[str, Any]) -> Moment:
+def past_state_of(
+    ctx: datafusion.SessionContext, past: Past, parameters: Mapping[str, Any]
+) -> PastState:
     """The value of a clause's expression. Raises InvalidCallError for a value of the wrong type,
     and what `Table.as_of` raises."""
     (value,) = values(ctx, [past.value], parameters)
     if pa.types.is_timestamp(value.type) and value.is_valid:
-        return Moment(past.kind, time_of(value))
+        return PastState(past.kind, time_of(value))
     plain = value.as_py()
     if pa.types.is_nested(value.type):
         raise InvalidCallError(f"AS OF takes a version, a time or a name, not {plain!r}")
-    return Moment(past.kind, plain)
+    return PastState(past.kind, plain)
 
 
 def refuse_as_of(statement: Statement) -> None:

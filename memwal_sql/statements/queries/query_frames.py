@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, cast
@@ -13,7 +13,7 @@ import datafusion
 import pyarrow as pa
 
 from exec_nodes.evolution.differences import with_ids
-from memwal_native.syntax import Search, SqlParser, SqlQuery
+from memwal_native.syntax import DistanceOrder, Search, SqlParser, SqlQuery
 from memwal_sql.arguments import quoted
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.read.snapshots import CONSISTENCIES
@@ -26,7 +26,8 @@ from memwal_sql.session.table_functions import (
     search_functions,
     whole_name,
 )
-from memwal_sql.statements.queries.as_of import Moment, moment_of, without
+from memwal_sql.statements.queries.as_of import PastState, past_state_of, without
+from memwal_sql.statements.queries.distance_orders import nearest_of
 from memwal_sql.statements.queries.parsed import Text, parsed_query
 from memwal_sql.statements.queries.places import Edit, edited
 from memwal_sql.statements.queries.planning import (
@@ -36,7 +37,12 @@ from memwal_sql.statements.queries.planning import (
     planning_errors,
 )
 from memwal_sql.statements.queries.scans import is_search, reads_mounted, scans
-from memwal_sql.statements.queries.schemas import ROWS, in_schemas, schema_name
+from memwal_sql.statements.queries.schemas import (
+    ROWS,
+    StatementTable,
+    in_schemas,
+    schema_name,
+)
 from memwal_sql.statements.queries.search_calls import arguments_of, searched_table
 from memwal_sql.statements.queries.seen_columns import (
     check_known,
@@ -46,9 +52,9 @@ from memwal_sql.statements.queries.snapshots import (
     SharedSnapshot,
     SnapshotTable,
     StatementSnapshots,
-    WritableTable,
     take_together,
 )
+from memwal_sql.table import Table
 
 # Stands for the table of a search that is not named by a literal.
 _UNNAMED: TableName = ("", "", "")
@@ -65,7 +71,7 @@ class _Use:
     """
 
     name: TableName
-    moment: Moment | None
+    past_state: PastState | None
     start: int
     end: int
     alone: bool = False
@@ -135,7 +141,7 @@ def query_frame(
     """
     functions = search_functions(ctx)
     registrations = [functions.registered(name, ctx) for name in strong]
-    uris = frozenset(cast(WritableTable, r.table).uri for r in registrations if r is not None)
+    uris = frozenset(cast(Table, r.table).uri for r in registrations if r is not None)
     source = query if isinstance(query, Text) else Text(query, query)
     planned_query = _planned(ctx, source, parameters, strong, uris, snapshots, options)
     if snapshots is not None:
@@ -168,33 +174,34 @@ def _planned(
     uses = list(_uses(ctx, source, parsed, parameters))
     functions = search_functions(ctx)
     pinned = StatementSnapshots() if snapshots is None else snapshots
-    times = Counter((use.name, use.moment) for use in uses)
+    times = Counter((use.name, use.past_state) for use in uses)
     registrations: dict[TableName, Registered | None] = {}
+    orders = {order.table: order for order in parsed.distance_orders}
     # Otherwise it reads one state anyway.
-    if len(uses) > 1 or snapshots is not None or strong or parsed.pasts:
+    if len(uses) > 1 or snapshots is not None or strong or parsed.pasts or orders:
         registrations = {name: functions.registered(name, ctx) for name, _ in times}
     levels: dict[SharedSnapshot, list[str]] = {}
-    for (name, moment), count in times.items():
-        if moment is None and (registration := registrations.get(name)) is not None:
-            table = cast(WritableTable, registration.table)
+    for (name, past_state), count in times.items():
+        if past_state is None and (registration := registrations.get(name)) is not None:
+            table = cast(Table, registration.table)
             is_strong = name in strong or table.uri in uris
             level = "strong" if is_strong else registration.consistency
             levels.setdefault(pinned.state(name, table), []).extend([level] * count)
     take_together(state for state, named in levels.items() if "strong" in named)
-    schemas: dict[tuple[TableName, Moment | None], str] = {}
-    tables: dict[str, tuple[str, SnapshotTable, str, bool]] = {}
-    for name, moment in times:
+    schemas: dict[tuple[TableName, PastState | None], str] = {}
+    tables: dict[str, StatementTable] = {}
+    for name, past_state in times:
         registration = registrations.get(name)
         if registration is None:
-            if moment is not None:
+            if past_state is not None:
                 message = f"{'.'.join(name)} is not a MemWAL table: AS OF is for those"
                 raise UnsupportedError(message)
             continue
-        table, columns = cast(WritableTable, registration.table), registration.columns
+        table, columns = cast(Table, registration.table), registration.columns
         ids = registration.field_ids
         level = registration.consistency
         state: SharedSnapshot | None = None
-        if moment is None:
+        if past_state is None:
             state = pinned.state(name, table)
             used_once = len(levels[state]) == 1 and state.together is None
             if used_once and name not in strong and snapshots is None:
@@ -203,21 +210,28 @@ def _planned(
             columns = strong.get(name, columns)
             if name not in strong:
                 check_known(ctx, registration)
-        if (name, moment) not in pinned.tables:
-            if moment is not None:
-                table = moment.of(table)
+        if (name, past_state) not in pinned.tables:
+            if past_state is not None:
+                table = past_state.of(table)
                 columns, ids = table.schema, table.field_ids
             then = with_ids(columns, ids)
             changed = None if snapshots is None else partial(columns_changed, ctx, name, then)
             is_written = name in strong or table.uri in uris
-            pinned.tables[name, moment] = SnapshotTable(
+            pinned.tables[name, past_state] = SnapshotTable(
                 table, columns, changed, state, is_written=is_written, field_ids=ids
             )
-        schema = schemas[name, moment] = schema_name()
-        tables[schema] = name[-1], pinned.tables[name, moment], level, registration.approximate
+        schema = schemas[name, past_state] = schema_name()
+        tables[schema] = StatementTable(name[-1], pinned.tables[name, past_state], level)
     names = Counter(name[-1] for name, _ in times)
     for use in uses:
-        schema_of = schemas.get((use.name, use.moment))
+        schema_of = schemas.get((use.name, use.past_state))
+        order, registration = orders.get(use.start), registrations.get(use.name)
+        if order is not None and registration is not None:
+            pinned_table = None if schema_of is None else tables[schema_of]
+            sorted_table = _sorted(ctx, order, use, registration, pinned_table, parameters)
+            if sorted_table is not None:
+                schema_of = schema_name()
+                tables[schema_of] = sorted_table
         # Schemas tell two tables of one name apart.
         text = use.text(schema_of, names[use.name[-1]] == 1)
         if use.call is not None:
@@ -226,6 +240,26 @@ def _planned(
             edits.append(Edit(use.start, use.end, text))
     with in_schemas(ctx, tables):
         return _Query(planned(ctx, edited(query, edits), parameters, options), uses, tables)
+
+
+def _sorted(
+    ctx: datafusion.SessionContext,
+    order: DistanceOrder,
+    use: _Use,
+    registration: Registered,
+    pinned: StatementTable | None,
+    parameters: Mapping[str, Any],
+) -> StatementTable | None:
+    """The table, or the state of it that is `pinned`, for a query that needs only the nearest of
+    its rows; None for another query."""
+    if pinned is None:
+        table, slot = registration.table, search_functions(ctx).slot
+        if not table.schema.equals(registration.columns) or not registration.has_columns:
+            return None
+        pinned = StatementTable(use.name[-1], table, registration.consistency, slot)
+    approximate = registration.approximate
+    nearest = nearest_of(ctx, order, pinned.table.schema, parameters, approximate=approximate)
+    return None if nearest is None else replace(pinned, nearest=nearest)
 
 
 def _check_level(query: _Query, uris: Collection[str], snapshots: StatementSnapshots) -> None:
@@ -252,15 +286,15 @@ def _check_level(query: _Query, uris: Collection[str], snapshots: StatementSnaps
 
 
 def may_read(
-    ctx: datafusion.SessionContext, query: str, parameters: Mapping[str, Any], table: WritableTable
+    ctx: datafusion.SessionContext, query: str, parameters: Mapping[str, Any], table: Table
 ) -> bool:
     """Whether a query may read a table in its current state, under any name or by a view. False
     only if the plan shows that it does not."""
     functions = search_functions(ctx)
     planned_query = _planned(ctx, Text(query, query), parameters, {}, (), StatementSnapshots())
     for use in planned_query.uses:
-        registration = functions.registered(use.name, ctx) if use.moment is None else None
-        if registration is not None and cast(WritableTable, registration.table).uri == table.uri:
+        registration = functions.registered(use.name, ctx) if use.past_state is None else None
+        if registration is not None and cast(Table, registration.table).uri == table.uri:
             return True
     with planning_errors():
         return bool(planned_query.others()) and reads_mounted(planned_query.frame)
@@ -275,8 +309,8 @@ def _uses(
     for start, end, parts, alone in parsed.tables:
         if len(parts) <= NAME_PARTS:
             past = pasts.pop(end, None)
-            moment = None if past is None else moment_of(ctx, past, parameters)
-            yield _Use(whole_name(parts), moment, start, end, alone)
+            past_state = None if past is None else past_state_of(ctx, past, parameters)
+            yield _Use(whole_name(parts), past_state, start, end, alone)
     for call in parsed.searches:
         yield _Use(searched_table(call) or _UNNAMED, None, call.start, call.end, call=call)
     for past in pasts.values():

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import datafusion
 import pyarrow as pa
@@ -10,14 +11,31 @@ from datafusion.catalog import Schema, Table
 
 from memwal_native import MountedTable
 from memwal_sql.arguments import quoted
-from memwal_sql.session.provider import TableProvider
+from memwal_sql.session.provider import SqlTable, TableProvider
 from memwal_sql.session.table_functions import Registered, search_functions
+from memwal_sql.session.transaction_slot import TransactionSlot
 from memwal_sql.statements.queries.planning import batches_of
-from memwal_sql.statements.queries.snapshots import SnapshotTable
+from planner.search.nearest import Nearest
 
 # Begins the names of schemas whose tables are rows in memory.
 ROWS = "memwal$rows"
 _numbers = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class StatementTable:
+    """A table that a statement reads from a schema of its own.
+
+    Attributes:
+        slot: the session's, for a table that every run of the statement reads anew.
+        nearest: the only rows that are needed, if not all are.
+    """
+
+    name: str
+    table: SqlTable
+    consistency: str
+    slot: TransactionSlot | None = None
+    nearest: Nearest | None = None
 
 
 def schema_name() -> str:
@@ -43,23 +61,26 @@ def in_memory(
 
 @contextmanager
 def in_schemas(
-    ctx: datafusion.SessionContext, tables: Mapping[str, tuple[str, SnapshotTable, str, bool]]
+    ctx: datafusion.SessionContext, tables: Mapping[str, StatementTable]
 ) -> Iterator[None]:
     """A context in which the session has these schemas of one table each, and its searches find
     them; plans that are made in it keep them."""
     catalog, functions = ctx.catalog(), search_functions(ctx)
-    for schema, (name, table, level, approximate) in tables.items():
-        mounted = MountedTable(TableProvider(None, table, level, approximate=approximate))
+    for schema, table in tables.items():
+        provider = TableProvider(
+            None, table.table, table.consistency, slot=table.slot, nearest=table.nearest
+        )
+        mounted, columns, ids = MountedTable(provider), provider.schema, provider.field_ids
         memory_schema = Schema.memory_schema(ctx)
-        memory_schema.register_table(name, Table(mounted, ctx))
+        memory_schema.register_table(table.name, Table(mounted, ctx))
         catalog.register_schema(schema, memory_schema)
-        whole = f"{quoted(schema)}.{quoted(name)}"
+        whole = f"{quoted(schema)}.{quoted(table.name)}"
         functions.add(
-            Registered(whole, table, table.schema, level, mounted, field_ids=table.field_ids)
+            Registered(whole, table.table, columns, table.consistency, mounted, field_ids=ids)
         )
     try:
         yield
     finally:
-        for schema, (name, *_) in tables.items():
-            functions.remove(f"{quoted(schema)}.{quoted(name)}", ctx)
+        for schema, table in tables.items():
+            functions.remove(f"{quoted(schema)}.{quoted(table.name)}", ctx)
             catalog.deregister_schema(schema)

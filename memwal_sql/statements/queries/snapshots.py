@@ -2,78 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from threading import Lock
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 import pyarrow as pa
 
 from exec_nodes.evolution.differences import with_ids
 from exec_nodes.evolution.known import has_known
 from exec_nodes.keys.keys import KeyBatch
-from exec_nodes.node import Node
+from exec_nodes.node import Node, opened
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.read.lookup import distinct, get_in
 from memwal_sql.read.one_state import one_state
-from memwal_sql.read.planning import Planner, opened
 from memwal_sql.read.snapshots import CONSISTENCIES
-from memwal_sql.session.provider import SqlTable
 from memwal_sql.session.table_functions import TableName
-from memwal_sql.statements.queries.as_of import Moment, PastOf
+from memwal_sql.statements.queries.as_of import PastState
 from memwal_sql.statements.queries.seen_columns import ColumnsChanged
 from memwal_sql.table import Table
-from memwal_sql.write.conditional.resolve import ReadChanges
-from memwal_sql.write.coordinator import Description
-from memwal_sql.write.result import WriteResult
-from memwal_sql.write.statement import SNAPSHOT
-from planner.model import Snapshot
-
-
-class WritableTable(SqlTable, PastOf, Protocol):
-    """The parts of a table that a statement needs."""
-
-    @property
-    def uri(self) -> str:
-        """The place of the table."""
-
-    @property
-    def newest_of(self) -> Hashable | None:
-        """Identifies the table whose newest state this one reads; None for a past state."""
-
-    @property
-    def primary_key(self) -> tuple[str, ...]:
-        """The primary key's columns."""
-
-    def snapshot(self, consistency: str = "strong") -> Snapshot:
-        """A snapshot of the table."""
-
-    def insert(
-        self, rows: pa.Table, columns: pa.Schema, description: Description | None = None
-    ) -> WriteResult:
-        """Upsert the rows of an INSERT statement, durably."""
-
-    def get(self, keys: pa.Table) -> pa.Table:
-        """The current rows with these keys, whole, in the order of the keys."""
-
-    def refresh(self) -> None:
-        """Look for the newest version; `schema` then has its columns."""
-
-    def close(self) -> None:
-        """Close the writer for statements."""
-
-    def replace_rows(self, rows: pa.Table | Callable[[], pa.Table]) -> int:
-        """Replace all rows. A function is called for rows that are computed from the table's."""
-
-    def change(
-        self,
-        read: ReadChanges,
-        columns: pa.Schema,
-        *,
-        whole: bool = False,
-        isolation: str = SNAPSHOT,
-        description: Description | None = None,
-    ) -> WriteResult:
-        """Write the changes that a statement computes from the rows that it reads."""
+from planner.model import Planner, Snapshot
+from planner.predicates.expr import Predicate
 
 
 class TablesTogether:
@@ -102,15 +50,18 @@ class SharedSnapshot:
         together: takes it in one state with those of other tables, where that is needed.
     """
 
-    def __init__(self, table: WritableTable) -> None:
+    def __init__(self, table: Table) -> None:
         self.table = table
         self.together: TablesTogether | None = None
         self._lock = Lock()
         self._taken: tuple[int, Snapshot] | None = None
 
-    def snapshot(self, consistency: str) -> Snapshot:
-        """The snapshot; a new one only for a query that needs a higher consistency than the
-        first."""
+    def snapshot(self, consistency: str, filters: Sequence[Predicate] = ()) -> Snapshot:
+        """The snapshot; a new one only for a query that needs a higher consistency than the first.
+        All snapshots of a transaction, and of the past, show one state: theirs are of the regions
+        that `filters` leave, as a transaction notes which regions it has read."""
+        if self.table.newest_of is None:
+            return self.table.snapshot(consistency, filters)
         level = CONSISTENCIES.index(consistency)
         with self._lock:
             if self._taken is None or self._taken[0] < level:
@@ -140,9 +91,11 @@ def take_together(states: Iterable[SharedSnapshot]) -> None:
 class SnapshotTable:
     """A table in a snapshot that is taken at its first use."""
 
+    answers = None
+
     def __init__(
         self,
-        table: WritableTable,
+        table: Table,
         columns: pa.Schema,
         changed: ColumnsChanged | None = None,
         state: SharedSnapshot | None = None,
@@ -160,17 +113,21 @@ class SnapshotTable:
         self._is_written = is_written
         self._state = SharedSnapshot(table) if state is None else state
 
-    def planned(self, planner: Planner, consistency: str = "strong", _: object = ()) -> Node:
+    def planned(
+        self, planner: Planner, consistency: str = "strong", filters: Sequence[Predicate] = ()
+    ) -> Node:
         """The plan of a scan."""
-        return opened(planner(self._taken(consistency)))
+        return opened(planner(self._taken(consistency, filters)))
 
     def get(self, keys: pa.Table) -> pa.Table:
         """The rows with these keys, whole; the snapshot is strong if it is taken here."""
+        if self._state.table.newest_of is None:
+            return self._state.table.get(keys)
         snapshot = self._taken("strong")
         return get_in(snapshot, distinct(KeyBatch(keys)), self.schema.names)
 
-    def _taken(self, consistency: str) -> Snapshot:
-        snapshot = self._state.snapshot(consistency)
+    def _taken(self, consistency: str, filters: Sequence[Predicate] = ()) -> Snapshot:
+        snapshot = self._state.snapshot(consistency, filters)
         schema, ids = snapshot.info.schema, snapshot.info.field_ids
         if self._is_written:
             enough = schema.equals(self.schema)
@@ -194,9 +151,9 @@ class StatementSnapshots:
     """
 
     def __init__(self) -> None:
-        self.tables: dict[tuple[TableName, Moment | None], SnapshotTable] = {}
+        self.tables: dict[tuple[TableName, PastState | None], SnapshotTable] = {}
         self.states: dict[Hashable, SharedSnapshot] = {}
 
-    def state(self, name: TableName, table: WritableTable) -> SharedSnapshot:
+    def state(self, name: TableName, table: Table) -> SharedSnapshot:
         """The snapshot of a table under one of its names; a past state has one for each name."""
         return self.states.setdefault(table.newest_of or name, SharedSnapshot(table))

@@ -229,7 +229,7 @@ def _older(path: str) -> UnsupportedError:
 
 
 def _recipe(index: IndexMetadata) -> Hashable:
-    """What tells an index from another one, whatever it covers: of its details the fields, as they
+    """Equal for indexes of one definition, whatever they cover: of the details the fields, as they
     come in any order."""
     details = AnyIndexDetails.FromString(index.index_details.value)
     # Protobuf's library ends the process where what a signal handler raises comes in between.

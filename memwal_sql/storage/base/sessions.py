@@ -12,7 +12,7 @@ from typing import Any
 
 import lance
 
-# Publicly only an argument of `lance.Session`.
+# Lance exports it only as an argument of `lance.Session`.
 from lance.lance import _ObjectStoreRegistry  # type: ignore[attr-defined]
 
 from exec_nodes.base.thresholds import Thresholds

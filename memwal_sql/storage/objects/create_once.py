@@ -1,7 +1,8 @@
 """Finds out who won a put-if-absent, by reading back (protocol rule 3).
 
 A store's "exists" may be an answer to our own request that was sent twice, or about nothing that
-landed; a timeout may have landed. Bytes that carry a random nonce tell.
+landed; a timeout may have landed. Bytes that carry a random nonce tell. On a local disk they tell
+what is there, and not that it stays: what could not be synced is synced again.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ def settle_put(
             last = error
         try:
             stored = store.get(path)
+            if maybe_written and stored == data:
+                store.sync(path)  # a disk may show what it could not sync
         except NotFoundError as error:
             last = last or error
         except (OutcomeUnknownError, *_REFUSALS) as error:

@@ -18,6 +18,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 from operator import call
+from typing import NamedTuple
 
 from exec_nodes.base.tasks import map_in_threads
 from memwal_sql.errors import (
@@ -40,8 +41,8 @@ from memwal_sql.storage.objects.protocol import (
     Content,
     Metas,
     Names,
+    ObjectEnd,
     ObjectMeta,
-    Tail,
     check_path,
     checked,
 )
@@ -69,6 +70,14 @@ _REMEDIES = {
 }
 
 
+class FileStamp(NamedTuple):
+    """What differs between files of one path: the inode, the time in nanoseconds, the bytes."""
+
+    inode: int
+    time: int
+    size: int
+
+
 class LocalStore:
     """The folder `root`, made when something is written."""
 
@@ -94,11 +103,11 @@ class LocalStore:
         ):
             return whole.read()
 
-    def get_tail(self, path: str, length: int) -> Tail:
+    def get_tail(self, path: str, length: int) -> ObjectEnd:
         with _reading(self._full(path)) as full, _opened(full) as file:
             status = os.fstat(file)
             size = status.st_size
-            return Tail(
+            return ObjectEnd(
                 os.pread(file, min(length, size), max(0, size - length)), size, _stamp(status)
             )
 
@@ -347,5 +356,5 @@ def _unavailable(full: str, error: OSError) -> StoreUnavailableError:
     return StoreUnavailableError(f"{full}: {remedy}")
 
 
-def _stamp(status: os.stat_result) -> Hashable:
-    return status.st_ino, status.st_mtime_ns, status.st_size
+def _stamp(status: os.stat_result) -> FileStamp:
+    return FileStamp(status.st_ino, status.st_mtime_ns, status.st_size)

@@ -21,8 +21,8 @@ from memwal_sql.storage.objects.protocol import (
     Content,
     Metas,
     Names,
+    ObjectEnd,
     ObjectMeta,
-    Tail,
     check_path,
     checked,
 )
@@ -66,10 +66,10 @@ class MemoryStore:
         data = self._objects.get(path)
         return data if data is not None else self._get_from_lance(path)
 
-    def get_tail(self, path: str, length: int) -> Tail:
+    def get_tail(self, path: str, length: int) -> ObjectEnd:
         stamp = self._written.get(path, 0.0)  # before the bytes: of older ones it is not trusted
         data = self.get(path)
-        return Tail(data[max(0, len(data) - length) :], len(data), stamp)
+        return ObjectEnd(data[max(0, len(data) - length) :], len(data), stamp)
 
     def get_range(self, path: str, start: int, end: int) -> bytes:
         return self.get(path)[start:end]

@@ -30,7 +30,7 @@ class ObjectMeta:
 Metas = list[ObjectMeta]
 
 
-class Tail(NamedTuple):
+class ObjectEnd(NamedTuple):
     """The end of an object, the object's size in bytes and its `stamp`, which are true together."""
 
     data: bytes
@@ -90,7 +90,7 @@ class ObjectStore(Protocol):
         """The object's bytes."""
         ...
 
-    def get_tail(self, path: str, length: int) -> Tail:
+    def get_tail(self, path: str, length: int) -> ObjectEnd:
         """The last `length` bytes, or all when the object is shorter, in one request."""
         ...
 

@@ -30,8 +30,8 @@ from memwal_sql.storage.objects.protocol import (
     Content,
     Metas,
     Names,
+    ObjectEnd,
     ObjectMeta,
-    Tail,
     check_path,
     checked,
 )
@@ -85,10 +85,10 @@ class RemoteStore:
     def get(self, path: str) -> bytes:
         return self._read(path, lambda: bytes(obstore.get(self._store("get"), path).bytes()))
 
-    def get_tail(self, path: str, length: int) -> Tail:
-        def read() -> Tail:
+    def get_tail(self, path: str, length: int) -> ObjectEnd:
+        def read() -> ObjectEnd:
             result = obstore.get(self._store("get"), path, options={"range": {"suffix": length}})
-            return Tail(bytes(result.bytes()), result.meta["size"], _stamp(result.meta))
+            return ObjectEnd(bytes(result.bytes()), result.meta["size"], _stamp(result.meta))
 
         return self._read(path, read)
 

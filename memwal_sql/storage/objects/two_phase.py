@@ -37,9 +37,9 @@ from memwal_sql.storage.objects.protocol import (
     Content,
     Metas,
     Names,
+    ObjectEnd,
     ObjectMeta,
     ObjectStore,
-    Tail,
 )
 
 _TEMPORARY = re.compile(r"(.+)\.[0-9a-f]{32}\.([0-9a-f]{8})")
@@ -74,7 +74,7 @@ class TwoPhaseStore:
     def get(self, path: str) -> bytes:
         return self._inner.get(path)
 
-    def get_tail(self, path: str, length: int) -> Tail:
+    def get_tail(self, path: str, length: int) -> ObjectEnd:
         return self._inner.get_tail(path, length)
 
     def get_range(self, path: str, start: int, end: int) -> bytes:

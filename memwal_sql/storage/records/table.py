@@ -27,7 +27,6 @@ from memwal_sql.errors import (
 )
 from memwal_sql.storage.decoding import decoding, json_object, number_of
 from memwal_sql.storage.format_versions import (
-    OLDEST_VERSION,
     Needs,
     check_needs,
     check_record_version,
@@ -44,8 +43,6 @@ from memwal_sql.storage.paths import MEM_WAL_FOLDER, RECORD_FOLDER
 INCARNATION_KEY = b"memwal_sql:incarnation"
 UPGRADE_KEY = "upgrade"
 """Of a table record: the older index's message in base64, while an upgrade is under way."""
-RAISING_KEY = "raising"
-"""True in a table record while programs that are too old for the table may have it open."""
 DROPPING_KEY = "dropping"
 """True in a table record once somebody has begun to delete the table."""
 
@@ -66,13 +63,11 @@ class Record:
 @dataclass(frozen=True, slots=True)
 class TableRecord:
     """Which table the regions of this folder belong to, and what it needs; `number` is that of the
-    record that says so. `is_raising`: programs may have the table open that are too old for it.
-    `is_dropping`: nobody may write it any more."""
+    record that says so. `is_dropping`: nobody may write it any more."""
 
     incarnation: UUID
     number: int = 0
     needs: Needs = field(default_factory=Needs)
-    is_raising: bool = False
     is_dropping: bool = False
 
 
@@ -132,8 +127,7 @@ class Records:
 
     def create(self, version: int, content: Mapping[str, Any]) -> Record | None:
         """The same at the price of one request, without a check of the record below."""
-        stamped = stamp(content.get("format_version", OLDEST_VERSION))
-        data = json.dumps({**content, **stamped, "nonce": uuid4().hex}, indent=1).encode()
+        data = json.dumps({**content, **stamp(), "nonce": uuid4().hex}, indent=1).encode()
         stored = settle_put(self._store, self.path(version), data)
         return None if stored is None else self._decode(version, stored)
 
@@ -201,10 +195,9 @@ def _table_record(store: ObjectStore, record: Record) -> TableRecord:
     with decoding(records.path(record.version), "the record of a table"):
         incarnation = UUID(record.content["incarnation"])
         needs = needs_of(record.content)
-        is_raising = bool(record.content.get(RAISING_KEY))
         is_dropping = bool(record.content.get(DROPPING_KEY))
     check_needs(store.uri, needs, writes=False)
-    return TableRecord(incarnation, record.version, needs, is_raising, is_dropping)
+    return TableRecord(incarnation, record.version, needs, is_dropping)
 
 
 def table_content(store: ObjectStore, incarnation: UUID) -> dict[str, Any]:
@@ -227,17 +220,6 @@ def write_record(
         return before
     number = 1 if before is None else before.number + 1
     return _put_next(store, number, table_content(store, incarnation), incarnation)
-
-
-def raise_record(store: ObjectStore, before: TableRecord, *, is_done: bool) -> TableRecord:
-    """Record that the table needs a version that knows transactions, and then that it takes them;
-    `before` is the newest record. Who raises it at the same time writes the same.
-
-    Raises `ConflictError` when the table was made again meanwhile.
-    """
-    raising = {} if is_done else {RAISING_KEY: True}
-    content = {**table_content(store, before.incarnation), **raising}
-    return _put_next(store, before.number + 1, content, before.incarnation)
 
 
 def record_drop(store: ObjectStore, before: TableRecord) -> TableRecord:

@@ -18,7 +18,7 @@ from uuid import UUID, uuid4
 
 from memwal_sql.errors import NotFoundError
 from memwal_sql.storage.decoding import decoding, json_object, whole_number
-from memwal_sql.storage.format_versions import TRANSACTIONS, check_record_version, stamp
+from memwal_sql.storage.format_versions import check_record_version, stamp
 from memwal_sql.storage.objects.create_once import settle_put
 from memwal_sql.storage.objects.protocol import ObjectMeta, ObjectStore
 from memwal_sql.storage.paths import RECORD_FOLDER
@@ -198,6 +198,12 @@ class Transactions:
         as `commit` does."""
         return self._put(transaction_id, {"verdict": _ABORTED, "by": by})
 
+    def sync(self, transaction_id: str) -> None:
+        """Make a record durable that somebody else has put on a local disk, if it is there."""
+        path = self.path(transaction_id)
+        if not self._store.remote and self._store.exists(path):
+            self._store.sync(path)
+
     def ids(self) -> list[str]:
         """The ids of all records, ascending: those without a name of the caller by time."""
         return sorted(self.listed())
@@ -215,7 +221,7 @@ class Transactions:
 
     def _put(self, transaction_id: str, content: Mapping[str, Any]) -> TransactionRecord:
         time = self._clock().isoformat(timespec="milliseconds")
-        whole = {**stamp(TRANSACTIONS), "nonce": uuid4().hex, "time": time, **content}
+        whole = {**stamp(), "nonce": uuid4().hex, "time": time, **content}
         data = json.dumps(whole, indent=1).encode()
         existing = settle_put(self._store, self.path(transaction_id), data)
         return self._decode(transaction_id, data if existing is None else existing)
@@ -265,8 +271,8 @@ def _text(value: object) -> str | None:
 
 
 def free_id(records: Transactions, given: str) -> TransactionRecord | str:
-    """The record of a given id, or of a later attempt with it, that is committed; else an id for
-    the next attempt, which has no record."""
+    """The committed record of any attempt with this id; else an id for the next attempt, which has
+    no record."""
     attempt = given
     while True:
         record = records.read(attempt)

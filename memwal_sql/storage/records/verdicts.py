@@ -87,6 +87,10 @@ class Verdicts:
         """The record of an intent's transaction, or None."""
         return self._record(intent)
 
+    def sync_record(self, intent: Intent) -> None:
+        """Make the record of an intent's transaction durable, if there is one."""
+        Transactions(self._home(intent.home)).sync(intent.id)
+
     def is_homeless(self, intent: Intent) -> bool:
         """Whether an intent does not count because its home is gone, without any record, once its
         verdict was asked for."""

@@ -165,8 +165,8 @@ class RegionManifests:
         return self._latest_listed()
 
     def _in_use(self, version: int, newest: RegionManifest | None) -> RegionManifest | None:
-        """A version that has been there, unless it is gone or was put into collected territory, as
-        it was where the one before it is gone; it is not read if it is `newest`."""
+        """Read a listed version, unless it is `newest`. None if it was deleted since, or put into
+        collected territory: then the one before it is gone."""
 
         def read() -> RegionManifest | MemWalError | None:
             if newest is not None and newest.version == version:
@@ -311,8 +311,7 @@ class RegionManifests:
         return self.read(versions[-1])
 
     def _read_hint(self) -> int | None:
-        """What the hint says; None where that is not a version: a hint decides nothing, so whatever
-        is wrong with it stops nobody."""
+        """What the hint says; None if it is missing or damaged, as nothing depends on it."""
         path = paths.version_hint_path(self._region_id)
         try:
             data = self._store.get_range(path, 0, _MOST_HINT_BYTES)

@@ -57,8 +57,8 @@ class WalEntry:
     version 14, `nonce` where native code wrote it. `skipped` are the positions of torn entries that
     a fence declares as never acknowledged (protocol rule 9). `flushed_within`: a writer that lives
     flushes it within so many seconds; None: it may keep it for ever. `keeps_region`: it stops where
-    another one claims the region, as it takes no turns. `intent`: the transaction that
-    decides whether the rows count. `notes`: which intents before it in the log count."""
+    another one claims the region, as it takes no turns. `intent`: the transaction that decides
+    whether the rows count. `notes`: which intents before it in the log count."""
 
     position: int
     writer_epoch: int

@@ -204,6 +204,11 @@ class Wal:
     def record(self, entry: WalEntry) -> TransactionRecord | None:
         return None if entry.intent is None else self._decided.record(entry.intent)
 
+    def sync_record(self, intent: Intent) -> None:
+        """Make the record of an intent's transaction durable, if there is one: on a local disk it
+        can be read before whoever puts it has synced it."""
+        self._decided.sync_record(intent)
+
     def learn(self, entries: Iterable[WalEntry]) -> None:
         """Ask for the verdicts over the intents among some entries side by side."""
         intents = {entry.intent for entry in entries if entry.intent is not None}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import datafusion
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from exec_nodes.arrow.arrays import is_json
 from exec_nodes.arrow.casts import exact_cast
@@ -19,8 +20,13 @@ from exec_nodes.base.interrupts import is_native
 from exec_nodes.keys.keys import one_array
 from memwal_sql.arguments import check_expression, date_remedy, literal, quoted
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.write.conditional.groups import groups, named, whole
 from memwal_sql.write.ingest.json_texts import stored_json
 
+# Rows by the names that qualify their columns.
+Sides = Mapping[str, pa.RecordBatch]
+
+_PLAIN = ""
 _PLACE = "the place of the row"
 _UNKNOWN = re.compile(
     r"No field named (?P<column>.+?)\.(?:\s|$)|Field (?P<field>.+?) not found in struct"
@@ -32,7 +38,7 @@ class Expressions:
     """A condition, and the new values of columns where it is true, evaluated by DataFusion.
 
     Names mean DataFusion's: in `pairs`, `t.n` is the column `n` of the existing row and `s.n` of
-    the row given; in plain rows, `n` is the column.
+    the row given; in `plain` rows, `n` is the column.
     """
 
     def __init__(self, schema: pa.Schema, when: str | None, columns: Mapping[str, str]) -> None:
@@ -51,26 +57,41 @@ class Expressions:
     def __bool__(self) -> bool:
         return self.when is not None or bool(self.columns)
 
-    def evaluate(self, rows: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], dict[str, pa.Array]]:
+    def evaluate(self, sides: Sides) -> tuple[npt.NDArray[np.int64], dict[str, pa.Array]]:
         """The positions of the rows for which the condition is true, ascending, and the columns'
         values for these, in the columns' types.
 
         Raises InvalidCallError for an expression that can't be evaluated or is not over a single
         row, and for a value that does not fit. Expressions are checked even without rows.
         """
+        condition, values = self.when, dict[str, pa.Array]()
+        places = np.arange(next(iter(sides.values())).num_rows)
+        for group in groups(self.columns):
+            found = self._evaluated(sides, condition, group)
+            if condition is not None:
+                places, condition = found.column(0).to_numpy(), None
+                sides = {name: rows.take(pa.array(places)) for name, rows in sides.items()}
+            for name, column in zip(group, found.columns[1:], strict=True):
+                values[name] = _fitting(one_array(column), self._schema.field(name))
+        return places, {name: values[name] for name in self.columns}
+
+    def _evaluated(
+        self, sides: Sides, condition: str | None, columns: Mapping[str, str]
+    ) -> pa.Table:
+        """The positions of the rows that meet a condition, ascending, and the values of
+        expressions."""
+        texts = columns if condition is None else {"the condition": condition, **columns}
+        rows = _as_columns(sides, texts.values())
         context = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(1))
         numbered = pa.Table.from_batches([rows.append_column(_PLACE, np.arange(rows.num_rows))])
         frame = context.from_arrow(numbered)
-        columns = {name: self._parsed(frame, text) for name, text in self.columns.items()}
-        condition = None if self.when is None else self._parsed(frame, self.when)
+        parsed = {name: self._parsed(frame, text) for name, text in columns.items()}
+        met = None if condition is None else self._parsed(frame, condition)
         place = datafusion.col(f'"{_PLACE}"')
-        aliases = [expression.alias(f"value of {name}") for name, expression in columns.items()]
-        texts = self.columns if self.when is None else {"the condition": self.when, **self.columns}
+        aliases = [expression.alias(f"value of {name}") for name, expression in parsed.items()]
         shown = shortened(", ".join(f"{name}: {text!r}" for name, text in texts.items()))
         try:
-            frame = (frame if condition is None else frame.filter(condition)).select(
-                place, *aliases
-            )
+            frame = (frame if met is None else frame.filter(met)).select(place, *aliases)
             if _nodes(frame.logical_plan()) != (2 if condition is None else 3):
                 raise InvalidCallError(f"{shown}: {_ONE_ROW}")
             result = frame.to_arrow_table()
@@ -82,12 +103,7 @@ class Expressions:
             if "AggregateFunction" in reason:
                 reason = _ONE_ROW
             raise InvalidCallError(f"{shown} can't be evaluated: {reason}") from error
-        places = result.column(0).to_numpy()
-        order = pa.array(np.argsort(places, kind="stable"))
-        values = [one_array(column).take(order) for column in result.columns[1:]]
-        fields = [self._schema.field(name) for name in columns]
-        fitting = {f.name: _fitting(v, f) for f, v in zip(fields, values, strict=True)}
-        return np.sort(places), fitting
+        return result.take(pc.sort_indices(result.column(0)))
 
     def _parsed(self, frame: datafusion.DataFrame, text: str) -> Any:
         check_expression(text)
@@ -130,11 +146,27 @@ def _names(fields: Iterable[pa.Field]) -> Iterator[str]:
         yield from _names(inner_fields(field.type))
 
 
-def pairs(old: pa.RecordBatch, new: pa.RecordBatch | None = None) -> pa.RecordBatch:
+def plain(rows: pa.RecordBatch) -> Sides:
+    """Rows whose columns have their own names in expressions."""
+    return {_PLAIN: rows}
+
+
+def pairs(old: pa.RecordBatch, new: pa.RecordBatch | None = None) -> Sides:
     """Existing rows, as `t`, next to given ones, as `s`."""
-    sides = {"t": old} if new is None else {"t": old, "s": new}
-    structs = [rows.to_struct_array() for rows in sides.values()]
-    return pa.RecordBatch.from_arrays(structs, list(sides))
+    return {"t": old} if new is None else {"t": old, "s": new}
+
+
+def _as_columns(sides: Sides, texts: Collection[str]) -> pa.RecordBatch:
+    """The rows as columns of a frame: those that expressions name, or one of each side."""
+    narrow, rows_as_such = {}, whole(texts)
+    for side, rows in sides.items():
+        columns = rows.schema.names
+        used = columns if side in rows_as_such else named(columns, texts)
+        narrow[side] = rows.select(used or columns[:1])
+    if _PLAIN in narrow:
+        return narrow[_PLAIN]
+    structs = [rows.to_struct_array() for rows in narrow.values()]
+    return pa.RecordBatch.from_arrays(structs, list(narrow))
 
 
 def _nodes(plan: Any) -> int:

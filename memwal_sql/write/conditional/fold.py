@@ -95,11 +95,13 @@ def _replaced(before: pa.RecordBatch, rows: pa.RecordBatch) -> pa.RecordBatch:
 def _with_values(
     rows: pa.RecordBatch, values: dict[str, pa.Array], places: Places
 ) -> pa.RecordBatch:
-    for name, column in values.items():
-        old = pa.RecordBatch.from_arrays([rows[name]], [name])
-        new = _put(old, pa.RecordBatch.from_arrays([column], [name]), places)
-        rows = rows.set_column(rows.schema.get_field_index(name), name, new[name])
-    return rows
+    if not values:
+        return rows
+    names = list(values)
+    new = _put(rows.select(names), pa.RecordBatch.from_arrays(list(values.values()), names), places)
+    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+    columns |= dict(zip(names, new.columns, strict=True))
+    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
 
 def _put(rows: pa.RecordBatch, others: pa.RecordBatch, places: Places) -> pa.RecordBatch:

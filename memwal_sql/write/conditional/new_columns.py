@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from exec_nodes.base.brief import shortened
 from exec_nodes.base.interrupts import is_native
-from memwal_native.syntax import SqlParser
-from memwal_sql.arguments import check_expression, unquoted
+from memwal_sql.arguments import check_expression
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.state.schema import stored_type
-from memwal_sql.write.conditional.expressions import Expressions, unknown_column
+from memwal_sql.write.conditional.expressions import Expressions, plain, unknown_column
+from memwal_sql.write.conditional.groups import named
 
 
 class NewColumns:
@@ -31,9 +31,8 @@ class NewColumns:
         for name, text in columns.items():
             if not isinstance(text, str):
                 raise InvalidCallError(f"{name}: {text!r} is not a SQL expression given as text")
-        named = {name for text in columns.values() for name in _names(text)}
         # Without a column a batch would lose its number of rows.
-        self.read = [name for name in schema.names if name in named] or schema.names[:1]
+        self.read = named(schema.names, columns.values()) or schema.names[:1]
         rows = pa.schema([schema.field(name) for name in self.read])
         self.schema = pa.schema([_field(schema, name, text) for name, text in columns.items()])
         self._expressions = Expressions(pa.schema([*rows, *self.schema]), None, columns)
@@ -41,18 +40,8 @@ class NewColumns:
 
     def compute(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The new columns of rows that have at least the columns `read`."""
-        _, values = self._expressions.evaluate(rows.select(self.read))
+        _, values = self._expressions.evaluate(plain(rows.select(self.read)))
         return pa.RecordBatch.from_arrays(list(values.values()), schema=self.schema)
-
-
-def _names(text: str) -> list[str]:
-    """The names in an expression, as DataFusion takes them: in lower case unless quoted."""
-    try:
-        tokens = SqlParser.tokens(text)
-    except ValueError as error:
-        raise InvalidCallError(f"{text!r} is not a SQL expression: {error}") from error
-    names = ((kind, value) for kind, value, *_ in tokens if kind in ("word", "quoted"))
-    return [value if kind == "quoted" else unquoted(value) for kind, value in names]
 
 
 def _field(rows: pa.Schema, name: str, text: str) -> pa.Field:

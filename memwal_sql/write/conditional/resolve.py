@@ -14,7 +14,7 @@ from exec_nodes.arrow.large_columns import concatenated
 from exec_nodes.evolution.differences import differences
 from exec_nodes.keys.keys import KeyBatch, key_values, one_array
 from memwal_sql.errors import InvalidCallError, KeysExistError, ReopenError
-from memwal_sql.write.conditional.expressions import Expressions, pairs
+from memwal_sql.write.conditional.expressions import Expressions, Sides, pairs, plain
 from memwal_sql.write.conditional.fold import fold, rows_at
 from memwal_sql.write.ingest.normalise import Normaliser
 
@@ -29,11 +29,13 @@ class Resolved:
         rows: the rows to write, in the MemTables' schema, at most one per key.
         skipped: for each row given, or existing, whose condition was not true, its key.
         not_found: the number of keys without a row.
+        moved: the old and the new keys of rows that get another key.
     """
 
     rows: pa.RecordBatch
     skipped: Sequence[Hashable] = ()
     not_found: int = 0
+    moved: tuple[pa.Table, pa.Table] | None = None
 
 
 Compute = Callable[[pa.RecordBatch], Resolved]
@@ -87,7 +89,8 @@ class Resolver:
         self._rows = rows
 
     def expressions(self, when: str | None, columns: Mapping[str, str]) -> Expressions:
-        """Raises InvalidCallError for unknown columns, and for columns of the primary key."""
+        """A condition over existing rows, and the values of columns. Raises InvalidCallError for
+        unknown columns, and for columns of the primary key."""
         keys = sorted(set(columns) & set(self._primary_key))
         if keys:
             raise InvalidCallError(
@@ -99,8 +102,7 @@ class Resolver:
         self, new_rows: pa.RecordBatch, expressions: Expressions
     ) -> tuple[pa.RecordBatch, Compute]:
         """Rows in columns of the table; existing rows keep values that are neither given nor set,
-        new ones have defaults.
-        Rows with a true `_tombstone` delete theirs."""
+        new ones have defaults. Rows with a true `_tombstone` delete theirs."""
 
         def compute(keys: pa.RecordBatch) -> Resolved:
             old, live = self._live_rows(keys)
@@ -168,12 +170,12 @@ class Resolver:
 
         def select() -> Resolved:
             matching = self._rows.to_arrow(self._primary_key, where)
-            when.evaluate(pa.RecordBatch.from_pylist([], self._schema))
+            when.evaluate(plain(pa.RecordBatch.from_pylist([], self._schema)))
             return Resolved(self._normaliser.tombstones(matching))
 
         def compute(keys: pa.RecordBatch) -> Resolved:
             old, live = self._live_rows(keys)
-            chosen = self._meets(old, live, when, lambda rows: rows)
+            chosen = self._meets(old, live, when, plain)
             return Resolved(keys.filter(pa.array(chosen)))
 
         return select, compute
@@ -188,7 +190,7 @@ class Resolver:
             raise InvalidCallError("set={}: name the columns to update")
 
         def updated(rows: pa.RecordBatch) -> Resolved:
-            places, new = expressions.evaluate(rows)
+            places, new = expressions.evaluate(plain(rows))
             chosen = rows.take(pa.array(places))
             named = [new.get(name, chosen[name]) for name in rows.schema.names]
             return Resolved(self._upserts(pa.RecordBatch.from_arrays(named, rows.schema.names)))
@@ -211,7 +213,7 @@ class Resolver:
                 batches.append(self._normaliser.upserts(changes.upserts))
             if changes.deletes is not None:
                 batches.append(self._normaliser.tombstones(changes.deletes))
-            return Resolved(concatenated(batches))
+            return Resolved(concatenated(batches), moved=changes.moved)
 
         def compute(keys: pa.RecordBatch) -> Resolved:
             return resolved(read(self._key_batch(keys).table))
@@ -223,9 +225,9 @@ class Resolver:
         old: pa.RecordBatch,
         live: npt.NDArray[np.bool_],
         when: Expressions,
-        named: Callable[[pa.RecordBatch], pa.RecordBatch],
+        sides: Callable[[pa.RecordBatch], Sides],
     ) -> npt.NDArray[np.bool_]:
-        places, _ = when.evaluate(named(old.filter(pa.array(live))))
+        places, _ = when.evaluate(sides(old.filter(pa.array(live))))
         chosen = np.zeros(len(live), np.bool_)
         chosen[np.flatnonzero(live)[places]] = True
         return chosen

@@ -21,7 +21,7 @@ from exec_nodes.base.thresholds import Thresholds
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.write.ingest.normalise import Rows
 
-Part = TypeVar("Part", pa.Table, pa.RecordBatch)
+Piece = TypeVar("Piece", pa.Table, pa.RecordBatch)
 
 
 class Pieces(Thresholds):
@@ -83,7 +83,7 @@ def _pieces(rows: Rows, whole_bytes: int, row_bytes: int) -> Iterable[pa.Table |
     return cut(rows, Pieces.piece_bytes, row_bytes)
 
 
-def cut(rows: Part, most_bytes: int, row_bytes: int = 0) -> Iterator[Part]:
+def cut(rows: Piece, most_bytes: int, row_bytes: int = 0) -> Iterator[Piece]:
     """Slices of at most `most_bytes`, or of one row; a row counts for at least `row_bytes`."""
     size = max(rows_bytes(rows), rows.num_rows * row_bytes)
     if size <= most_bytes or rows.num_rows <= 1:
@@ -128,7 +128,7 @@ def _gathered(stream: RowStream, row_bytes: int) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(batches, stream.schema)
 
 
-def _validated(rows: Part) -> Part:
+def _validated(rows: Piece) -> Piece:
     columns = [validated(c, name) for c, name in zip(rows.columns, rows.schema.names, strict=True)]
     return type(rows).from_arrays(columns, schema=rows.schema)
 

@@ -1,6 +1,7 @@
 //! The filters that DataFusion offers a table.
 
 pub mod predicate;
-mod shallow;
+pub mod rows;
+pub mod shallow;
 mod text;
 mod tree;

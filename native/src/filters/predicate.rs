@@ -29,7 +29,7 @@ pub struct Predicate {
     sql: OnceLock<Option<String>>,
     /// Names of the columns it reads, sorted.
     #[pyo3(get)]
-    columns: Vec<String>,
+    pub columns: Vec<String>,
     compiled: Mutex<Option<(SchemaRef, Arc<dyn PhysicalExpr>)>>,
 }
 
@@ -37,6 +37,23 @@ impl Predicate {
     pub fn new(filter: &Expr) -> Result<Self> {
         let Shallow { expr: filter, columns } = shallow(filter)?;
         Ok(Self { filter, columns, sql: OnceLock::new(), compiled: Mutex::new(None) })
+    }
+
+    /// None if it nests too deep.
+    pub fn expr(&self) -> Option<&Expr> {
+        self.filter.as_ref()
+    }
+
+    /// As plans show it: as SQL text without the parentheses around all of it.
+    pub fn shown(&self) -> &str {
+        let text = self.sql().unwrap_or("?");
+        let inner = text.strip_prefix('(').and_then(|text| text.strip_suffix(')'));
+        let mut depth = 0;
+        let mut is_closed = |letter| {
+            depth += i32::from(letter == '(') - i32::from(letter == ')');
+            depth < 0
+        };
+        inner.filter(|inner| !inner.chars().any(&mut is_closed)).unwrap_or(text)
     }
 
     /// The filter over batches of `schema`; batches of one source share theirs.

@@ -16,14 +16,10 @@ pub const WITH_SUBQUERIES: &str = "ScalarSubqueryExec";
 
 /// A node as it is in this library, if it is one of this library's.
 pub fn own(plan: &FFI_ExecutionPlan) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-    if !is_own(plan) {
+    if (plan.library_marker_id)() != get_library_marker_id() {
         return Ok(None);
     }
     <Arc<dyn ExecutionPlan>>::try_from(plan).map(Some)
-}
-
-pub fn is_own(plan: &FFI_ExecutionPlan) -> bool {
-    (plan.library_marker_id)() == get_library_marker_id()
 }
 
 pub fn name_of(plan: &FFI_ExecutionPlan) -> String {
@@ -36,30 +32,13 @@ pub fn children_of(plan: &FFI_ExecutionPlan) -> Vec<FFI_ExecutionPlan> {
     unsafe { (plan.children)(plan) }.into_iter().collect()
 }
 
-pub fn only_child(plan: &FFI_ExecutionPlan) -> Option<FFI_ExecutionPlan> {
-    let mut children = children_of(plan);
-    if children.len() == 1 { children.pop() } else { None }
-}
-
-/// A node with other children.
-pub fn with_children(
-    plan: &FFI_ExecutionPlan,
-    children: Vec<FFI_ExecutionPlan>,
-) -> Result<FFI_ExecutionPlan> {
-    // SAFETY: as above.
-    df_result!(unsafe { (plan.with_new_children)(plan, children.into_iter().collect()) })
-}
-
 pub fn expressions_of(plan: &FFI_ExecutionPlan) -> Result<FfiVec<FFI_PhysicalExpr>> {
     // SAFETY: as above.
     df_result!(unsafe { (plan.apply_expressions)(plan) })
 }
 
-pub fn properties_of(plan: &FFI_ExecutionPlan) -> Result<PlanProperties> {
-    // SAFETY: as above.
-    PlanProperties::try_from(unsafe { (plan.properties)(plan) })
-}
-
 pub fn schema_of(plan: &FFI_ExecutionPlan) -> Result<SchemaRef> {
-    Ok(Arc::clone(properties_of(plan)?.eq_properties.schema()))
+    // SAFETY: as above.
+    let properties = PlanProperties::try_from(unsafe { (plan.properties)(plan) })?;
+    Ok(Arc::clone(properties.eq_properties.schema()))
 }

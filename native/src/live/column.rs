@@ -1,13 +1,16 @@
 //! The values of one column, by place.
 
 use std::iter;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::slice;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::array::Array;
 use arrow::array::{
-    ArrayData, ArrayRef, MutableArrayData, make_array, new_empty_array, new_null_array,
+    ArrayData, ArrayRef, BooleanArray, MutableArrayData, make_array, new_empty_array,
+    new_null_array,
 };
 use arrow::buffer::{BooleanBuffer, NullBuffer};
+use arrow::compute::filter;
 use arrow::datatypes::DataType;
 use arrow::error::Result;
 use arrow::util::bit_util::{ceil, get_bit, set_bit, unset_bit};
@@ -65,6 +68,8 @@ struct Chunk {
     cursor: usize,
     rows: usize,
     values: Values,
+    /// What was lent last, of so many holes made and filled.
+    lent: Option<(usize, ArrayRef)>,
 }
 
 enum Values {
@@ -93,7 +98,7 @@ impl Column {
             Form::Arrays => Values::Arrays(new_empty_array(&self.kind).to_data()),
             _ => Values::Plain(Shared::default(), None),
         };
-        Mutex::new(Chunk { cursor, rows: 0, values })
+        Mutex::new(Chunk { cursor, rows: 0, values, lent: None })
     }
 
     /// Add chunks without values until there are so many.
@@ -104,16 +109,20 @@ impl Column {
     }
 
     /// Set values as they were before those of the log.
-    pub fn load(&self, chunk: usize, part: Part, rows: usize) -> Result<()> {
-        self.set(&mut locked(&self.chunks[chunk]), &[part], rows)
+    pub fn load(&self, chunk: usize, part: &Part, rows: usize) -> Result<()> {
+        self.set(&mut locked(&self.chunks[chunk]), slice::from_ref(part), rows)
     }
 
     pub fn nbytes(&self) -> usize {
-        let size = |chunk: &Mutex<Chunk>| match &locked(chunk).values {
-            Values::Plain(values, valid) => {
-                values.capacity() + valid.as_ref().map_or(0, Shared::capacity)
+        let size = |chunk: &Mutex<Chunk>| {
+            let chunk = locked(chunk);
+            let lent = chunk.lent.as_ref().map_or(0, |(_, lent)| copied_bytes(lent, chunk.rows));
+            lent + match &chunk.values {
+                Values::Plain(values, valid) => {
+                    values.capacity() + valid.as_ref().map_or(0, Shared::capacity)
+                }
+                Values::Arrays(data) => data.get_array_memory_size(),
             }
-            Values::Arrays(data) => data.get_array_memory_size(),
         };
         self.chunks.iter().map(size).sum()
     }
@@ -123,11 +132,28 @@ impl Column {
         self.chunks[chunk].get_mut().unwrap_or_else(PoisonError::into_inner).cursor
     }
 
-    /// The values of the first places of a chunk, as the whole log has them.
-    pub fn array(&self, chunk: usize, log: &Log, rows: usize) -> Result<ArrayRef> {
+    /// The values of the first places of a chunk, as the whole log has them, less those in holes, of
+    /// which so many were made and filled by now.
+    pub fn array(
+        &self,
+        chunk: usize,
+        log: &Log,
+        rows: usize,
+        (holes, live): (usize, Option<&BooleanArray>),
+    ) -> Result<ArrayRef> {
         let mut chunk = locked(&self.chunks[chunk]);
         self.take_in(&mut chunk, log, rows)?;
-        self.lend(&chunk.values, rows)
+        if let Some((_, lent)) = chunk.lent.as_ref().filter(|(of, _)| *of == holes) {
+            return Ok(Arc::clone(lent));
+        }
+        let lent = without_holes(self.lend(&chunk.values, rows)?, live)?;
+        chunk.lent = Some((holes, Arc::clone(&lent)));
+        Ok(lent)
+    }
+
+    /// Let a chunk have what the whole log has.
+    pub fn settle(&self, chunk: usize, log: &Log, rows: usize) -> Result<()> {
+        self.take_in(&mut locked(&self.chunks[chunk]), log, rows)
     }
 
     /// Where the values of some places of a chunk are: arrays, and an array and a row for each.
@@ -152,7 +178,7 @@ impl Column {
             .map(|&place| match newest(parts, place) {
                 None => (own, place as usize),
                 Some((part, row)) => {
-                    arrays.push(make_array(part.source.columns[self.number].clone()));
+                    arrays.push(make_array(part.source.column(self.number).clone()));
                     (arrays.len() - 1, row as usize)
                 }
             })
@@ -170,6 +196,7 @@ impl Column {
             return Ok(());
         }
         chunk.rows = chunk.rows.max(rows);
+        chunk.lent = None; // or what it shares would have to be copied
         match &mut chunk.values {
             Values::Plain(values, valid) => {
                 self.put(values, parts, chunk.rows);
@@ -183,7 +210,7 @@ impl Column {
     fn put(&self, values: &mut Shared, parts: &[Part], rows: usize) {
         let values = values.resized(self.size(rows), 0, self.size(CHUNK));
         for Part { source, sets } in parts {
-            let source = &source.columns[self.number];
+            let source = source.column(self.number);
             let (from, first) = (source.buffers()[0].as_slice(), source.offset());
             match self.form {
                 Form::Bytes(1) => put::<1>(values, &from[first..], sets),
@@ -203,7 +230,7 @@ impl Column {
     }
 
     fn put_valid(&self, valid: &mut Option<Shared>, parts: &[Part], rows: usize) {
-        let nulls = |part: &Part| part.source.columns[self.number].nulls().cloned();
+        let nulls = |part: &Part| part.source.column(self.number).nulls().cloned();
         if valid.is_none() && parts.iter().all(|part| nulls(part).is_none()) {
             return;
         }
@@ -234,7 +261,7 @@ impl Column {
         // Values of places that never had a row, or not since the column is here: any will do.
         let none = new_null_array(&self.kind, 1).to_data();
         let added = news.iter().filter(|(place, ..)| *place >= old.len()).count();
-        let sources = parts.iter().map(|part| &part.source.columns[self.number]);
+        let sources = parts.iter().map(|part| part.source.column(self.number));
         let mut arrays: Vec<_> = iter::once(old).chain(sources).collect();
         arrays.extend((added < rows - old.len()).then_some(&none));
         let last = arrays.len() - 1;
@@ -275,6 +302,17 @@ impl Column {
         let data = data.nulls(nulls.filter(|nulls| nulls.null_count() > 0)).build()?;
         Ok(make_array(data))
     }
+}
+
+/// Values of a chunk, less those in holes.
+pub fn without_holes(values: ArrayRef, live: Option<&BooleanArray>) -> Result<ArrayRef> {
+    live.map_or(Ok(Arc::clone(&values)), |live| filter(&values, live))
+}
+
+/// What values that are lent take of their own: nothing unless there are fewer than places, which
+/// makes them a copy.
+pub fn copied_bytes(lent: &ArrayRef, places: usize) -> usize {
+    if lent.len() < places { lent.get_array_memory_size() } else { 0 }
 }
 
 fn locked(chunk: &Mutex<Chunk>) -> MutexGuard<'_, Chunk> {

@@ -1,25 +1,39 @@
-//! Live rows as Python has them: with the state of the table that they are the rows of.
+//! Live rows as Python has them: together with the state of the table to which they belong.
 
-use std::sync::{Arc, RwLock};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, RwLock};
 
 use arrow::array::{AsArray, BooleanArray, RecordBatch, make_array};
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, Field, SchemaRef};
 use arrow::error::ArrowError;
+use datafusion_common::Result;
 use pyo3::prelude::*;
 
-use crate::live::index::Keys;
-use crate::live::rows::Rows;
-use crate::python::arrow_bridge::{
-    ArrowStream, any_batch_from_python, array_from_python, schema_from_python,
-};
+use crate::filters::predicate::{Predicate, matches};
+use crate::live::conditions::{keys_of, range_of};
+use crate::live::exec::{LiveScan, Scan};
+use crate::live::questions::Questions;
+use crate::live::rows::{Range, Rows};
+use crate::python::arrow_bridge::{any_batch_from_python, array_from_python, schema_from_python};
 use crate::python::buffers::invalid;
-use crate::python::errors::python_error;
+use crate::python::errors::{guarded, python_error};
+use crate::rows::encoded::{Keys, keys_from_python};
 
-/// One row a key, changed by key, and the state that these are the rows of: both change in one call.
+/// The rows of a table, one for each key, and the state of the table to which they belong. Rows and
+/// state change in one call.
 #[pyclass(frozen, module = "memwal_native")]
 pub struct LiveImage {
-    schema: SchemaRef,
+    pub inner: Arc<Inner>,
+}
+
+pub struct Inner {
+    pub schema: SchemaRef,
+    /// The number of the key column, if there is only one.
+    key: Option<usize>,
     image: RwLock<Image>,
+    /// The questions that tell if the state is still the newest one. They are replaced while `image`
+    /// is locked. They have a lock of their own, so that reading them does not wait for that.
+    questions: Mutex<Option<Arc<Questions>>>,
 }
 
 struct Image {
@@ -27,12 +41,12 @@ struct Image {
     state: Arc<Py<PyAny>>,
 }
 
-/// Rows that were written: all columns, the keys, and which of them are deleted.
+/// Rows that were written: a batch of all columns, the keys, and flags of the deleted rows.
 type Change<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Option<Bound<'py, PyAny>>);
 
 #[pymethods]
 impl LiveImage {
-    /// No rows. `key` is the number of the only key column if its values are integers or times.
+    /// No rows. `key` is the number of the key column, if there is only one.
     #[new]
     fn new(schema: &Bound<'_, PyAny>, key: Option<usize>, state: Py<PyAny>) -> PyResult<Self> {
         let schema = schema_from_python(schema)?;
@@ -40,38 +54,35 @@ impl LiveImage {
             return Err(invalid("there is no such column"));
         }
         let rows = Rows::new(Arc::clone(&schema), key);
-        Ok(Self { schema, image: RwLock::new(Image { rows, state: Arc::new(state) }) })
+        let image = RwLock::new(Image { rows, state: Arc::new(state) });
+        Ok(Self { inner: Arc::new(Inner { schema, key, image, questions: Mutex::default() }) })
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        self.ask(py, |image| Ok(image.rows.len()))
+        self.read(py, |image| Ok(image.rows.len()))
     }
 
-    /// Places without a row.
+    /// Bytes of keys, of each column, and of rows that some column has not taken in yet.
     #[getter]
-    fn holes(&self, py: Python<'_>) -> PyResult<usize> {
-        self.ask(py, |image| Ok(image.rows.holes()))
-    }
-
-    /// Bytes of keys, of columns, and of rows that some column has not taken in yet.
-    #[getter]
-    fn nbytes(&self, py: Python<'_>) -> PyResult<(usize, usize, usize)> {
-        self.ask(py, |image| Ok(image.rows.nbytes()))
+    fn nbytes(&self, py: Python<'_>) -> PyResult<(usize, BTreeMap<usize, usize>, usize)> {
+        self.read(py, |image| Ok(image.rows.nbytes()))
     }
 
     #[getter]
     fn state(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        Ok(self.ask(py, |image| Ok(Arc::clone(&image.state)))?.clone_ref(py))
+        Ok(self.read(py, |image| Ok(Arc::clone(&image.state)))?.clone_ref(py))
     }
 
-    /// Apply changes in their order; the rows are those of `state` then.
+    /// Apply changes in their order. The rows belong to `state` afterwards.
     fn apply(&self, py: Python<'_>, changes: Vec<Change<'_>>, state: Py<PyAny>) -> PyResult<()> {
         let changes: Vec<_> =
             changes.iter().map(|change| self.change(change)).collect::<PyResult<_>>()?;
-        let state = Arc::new(state);
-        let before = self.change_image(py, move |image| {
+        // Dropping them may have to wait for the interpreter, so it happens after the change.
+        let (changes, state) = (&changes, Arc::new(state));
+        let before = self.write(py, move |image| {
             changes.iter().try_for_each(|(_, keys, _)| image.rows.check(keys))?;
-            for (batch, keys, gone) in &changes {
+            self.inner.set_questions(None);
+            for (batch, keys, gone) in changes {
                 image.rows.apply(batch, keys, gone.as_ref())?;
             }
             Ok(std::mem::replace(&mut image.state, state))
@@ -79,24 +90,24 @@ impl LiveImage {
         before.map(drop)
     }
 
-    /// Make room for so many more rows.
+    /// Make room for this number of further rows.
     fn reserve(&self, py: Python<'_>, rows: usize) -> PyResult<()> {
-        self.change_image(py, |image| {
+        self.write(py, |image| {
             image.rows.reserve(rows);
             Ok(())
         })
     }
 
-    /// Keep a column from now on, by its number; values of rows that are there already are to be
-    /// given to `load`. Whether columns of its type are kept.
+    /// Keep the column of a number from now on; `load` takes the values of rows that exist already.
+    /// False if columns of its type can't be kept.
     fn admit(&self, py: Python<'_>, column: usize) -> PyResult<bool> {
         self.check(&[column])?;
-        self.change_image(py, |image| Ok(image.rows.admit(column)))
+        self.write(py, |image| Ok(image.rows.admit(column)))
     }
 
     fn evict(&self, py: Python<'_>, column: usize) -> PyResult<()> {
         self.check(&[column])?;
-        self.change_image(py, |image| {
+        self.write(py, |image| {
             image.rows.evict(column);
             Ok(())
         })
@@ -105,66 +116,77 @@ impl LiveImage {
     /// Whether the values of a column can be read.
     fn has(&self, py: Python<'_>, column: usize) -> PyResult<bool> {
         self.check(&[column])?;
-        self.ask(py, |image| Ok(image.rows.has(column)))
+        self.read(py, |image| Ok(image.rows.has(column)))
     }
 
-    /// Values of a column of rows that were there when it was admitted: batches of this one column,
-    /// and their keys. The column can be read afterwards.
+    /// Add rows with these keys; `load` takes their values.
+    fn insert(&self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<()> {
+        let keys = keys_from_python(keys)?;
+        self.write(py, |image| image.rows.insert(&keys))
+    }
+
+    /// Take values of rows that existed when their columns were admitted: a batch of these columns,
+    /// and the keys of its rows.
     fn load(
         &self,
         py: Python<'_>,
-        column: usize,
-        values: Vec<(Bound<'_, PyAny>, Bound<'_, PyAny>)>,
+        columns: Vec<usize>,
+        values: &Bound<'_, PyAny>,
+        keys: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        self.check(&[column])?;
-        let kind = self.schema.field(column).data_type();
-        let values: Vec<_> = values
-            .iter()
-            .map(|(batch, keys)| {
-                let (batch, keys) = (any_batch_from_python(batch)?, keys_from_python(keys)?);
-                let fits = batch.num_columns() == 1 && batch.column(0).data_type() == kind;
-                if !fits || batch.num_rows() != keys.len() {
-                    return Err(invalid("the values must be of the column, one for each key"));
-                }
-                Ok((batch, keys))
-            })
-            .collect::<PyResult<_>>()?;
-        for (batch, keys) in &values {
-            self.ask(py, |image| image.rows.load(column, batch, keys))?;
+        self.check(&columns)?;
+        let (values, keys) = (any_batch_from_python(values)?, keys_from_python(keys)?);
+        let kinds = columns.iter().map(|&column| self.inner.schema.field(column).data_type());
+        if !kinds.eq(values.columns().iter().map(|values| values.data_type()))
+            || values.num_rows() != keys.len()
+        {
+            return Err(invalid("the values must be of the columns, one for each key"));
         }
-        self.change_image(py, |image| {
-            image.rows.loaded(column);
+        self.read(py, |image| image.rows.load(&columns, &values, &keys))
+    }
+
+    /// Let columns be read from now on, as all their values are loaded.
+    fn loaded(&self, py: Python<'_>, columns: Vec<usize>) -> PyResult<()> {
+        self.check(&columns)?;
+        self.write(py, |image| {
+            columns.iter().for_each(|&column| image.rows.loaded(column));
             Ok(())
         })
     }
 
     /// Let all columns take in all rows.
     fn settle(&self, py: Python<'_>) -> PyResult<()> {
-        self.change_image(py, |image| image.rows.settle())
+        self.write(py, |image| image.rows.settle())
     }
 
-    /// Some columns of all rows, and the state that these are the rows of.
-    fn read(&self, py: Python<'_>, columns: Vec<usize>) -> PyResult<(ArrowStream, Py<PyAny>)> {
-        self.check(&columns)?;
-        self.stream(py, &columns, |rows| rows.batches(&columns))
-    }
-
-    /// Some columns of the rows of those keys that have one, in the order of the keys, and the state.
-    fn take(
+    /// A scan of some columns of the rows that meet conditions, or of those among them with some keys;
+    /// None if the image has another state by now, or lacks a column.
+    #[pyo3(signature = (state, columns, keys, conditions, limit, regions))]
+    #[expect(clippy::too_many_arguments, reason = "the parts of a request, as Python gives them")]
+    fn scan(
         &self,
         py: Python<'_>,
-        keys: &Bound<'_, PyAny>,
+        state: &Bound<'_, PyAny>,
         columns: Vec<usize>,
-    ) -> PyResult<(ArrowStream, Py<PyAny>)> {
+        keys: Option<Bound<'_, PyAny>>,
+        conditions: Vec<Bound<'_, Predicate>>,
+        limit: Option<usize>,
+        regions: usize,
+    ) -> PyResult<Option<LiveScan>> {
         self.check(&columns)?;
-        let keys = keys_from_python(keys)?;
-        self.stream(py, &columns, |rows| rows.take(&keys, &columns).map(|batch| vec![batch]))
+        let keys = keys.as_ref().map(keys_from_python).transpose()?;
+        let conditions: Vec<_> = conditions.iter().map(|condition| condition.get()).collect();
+        let state = Some(state.as_ptr() as usize);
+        let request =
+            ScanRequest { columns: &columns, keys, conditions: &conditions, limit, regions };
+        let scan = py.detach(|| guarded(|| self.inner.scan(state, request)));
+        Ok(scan.map_err(python_error)?.map(|scan| LiveScan(Arc::new(scan))))
     }
 }
 
 impl LiveImage {
     fn check(&self, columns: &[usize]) -> PyResult<()> {
-        let fields = self.schema.fields().len();
+        let fields = self.inner.schema.fields().len();
         let known = columns.iter().all(|&column| column < fields);
         if known { Ok(()) } else { Err(invalid("there is no such column")) }
     }
@@ -183,51 +205,154 @@ impl LiveImage {
         if !is_flag || lengths.into_iter().flatten().any(|length| length != batch.num_rows()) {
             return Err(invalid("every row must have a key, and a flag if there are flags"));
         }
-        if types(&batch.schema()) != types(&self.schema) {
+        if types(&batch.schema()) != types(&self.inner.schema) {
             return Err(invalid("the rows must have the columns of the table"));
         }
         Ok((batch, keys, gone.map(|gone| gone.as_boolean().clone())))
     }
 
-    fn stream(
+    /// Call a function with the image, without the interpreter's lock.
+    fn read<T: Send>(
         &self,
         py: Python<'_>,
-        columns: &[usize],
-        read: impl FnOnce(&Rows) -> Result<Vec<RecordBatch>, ArrowError> + Send,
-    ) -> PyResult<(ArrowStream, Py<PyAny>)> {
-        let schema = Arc::new(self.schema.project(columns).map_err(python_error)?);
-        let (batches, state) =
-            self.ask(py, |image| Ok((read(&image.rows)?, Arc::clone(&image.state))))?;
-        Ok((ArrowStream { schema, batches }, state.clone_ref(py)))
-    }
-
-    fn ask<T: Send>(
-        &self,
-        py: Python<'_>,
-        ask: impl FnOnce(&Image) -> Result<T, ArrowError> + Send,
+        read: impl FnOnce(&Image) -> Result<T, ArrowError> + Send,
     ) -> PyResult<T> {
-        let answer = py.detach(|| self.image.read().map_err(|_| broken()).and_then(|i| ask(&i)));
-        answer.map_err(python_error)
+        let result = py.detach(|| {
+            self.inner.image.read().map_err(|_| broken()).and_then(|image| read(&image))
+        });
+        result.map_err(python_error)
     }
 
-    fn change_image<T: Send>(
+    /// The same with a function that changes it.
+    fn write<T: Send>(
         &self,
         py: Python<'_>,
         change: impl FnOnce(&mut Image) -> Result<T, ArrowError> + Send,
     ) -> PyResult<T> {
-        let done =
-            py.detach(|| self.image.write().map_err(|_| broken()).and_then(|mut i| change(&mut i)));
-        done.map_err(python_error)
+        let result = py.detach(|| {
+            self.inner.image.write().map_err(|_| broken()).and_then(|mut image| change(&mut image))
+        });
+        result.map_err(python_error)
     }
 }
 
-fn keys_from_python(keys: &Bound<'_, PyAny>) -> PyResult<Keys> {
-    let keys = make_array(array_from_python(keys)?);
-    let kind = keys.data_type().clone();
-    Keys::of(keys).ok_or_else(|| invalid(&format!("a column of type {kind} can't be a key")))
+/// The columns, rows and label of a scan.
+pub struct ScanRequest<'a> {
+    pub columns: &'a [usize],
+    /// If there are any, the scan has only rows with these keys.
+    pub keys: Option<Keys>,
+    pub conditions: &'a [&'a Predicate],
+    pub limit: Option<usize>,
+    /// The number of the table's regions, for the label.
+    pub regions: usize,
 }
 
-/// After a panic within a change.
+impl Inner {
+    /// Use the questions about a state from now on; false if the image has another state by now.
+    pub fn use_questions(&self, state: usize, questions: Arc<Questions>) -> bool {
+        self.image.read().is_ok_and(|image| {
+            let is_same = image.state.as_ptr() as usize == state;
+            is_same && self.set_questions(Some(questions))
+        })
+    }
+
+    fn set_questions(&self, questions: Option<Arc<Questions>>) -> bool {
+        self.questions.lock().map(|mut current| *current = questions).is_ok()
+    }
+
+    pub fn questions(&self) -> Option<Arc<Questions>> {
+        self.questions.lock().ok()?.clone()
+    }
+
+    /// The key column, if there is only one.
+    pub fn key(&self) -> Option<&Field> {
+        self.key.map(|key| self.schema.field(key))
+    }
+
+    /// Whether all columns can be read.
+    pub fn is_whole(&self) -> bool {
+        let all = 0..self.schema.fields().len();
+        self.image.read().is_ok_and(|image| all.into_iter().all(|column| image.rows.has(column)))
+    }
+
+    /// Some columns of the rows with these keys; None if a column can't be read.
+    pub fn take(&self, keys: &Keys, columns: &[usize]) -> Option<RecordBatch> {
+        let image = self.image.read().ok()?;
+        let has_all = columns.iter().all(|&column| image.rows.has(column));
+        if has_all { image.rows.take(keys, columns).ok() } else { None }
+    }
+
+    /// A scan of the current rows, or of those of `state`; None if the image has another state by now,
+    /// if a column can't be read, or if a condition can't be evaluated here.
+    pub fn scan(&self, state: Option<usize>, request: ScanRequest<'_>) -> Result<Option<Scan>> {
+        let mut conditions = request.conditions.to_vec();
+        let mut keys = request.keys;
+        if let (None, Some(key)) = (&keys, self.key()) {
+            let keys_in = |condition: &&Predicate| keys_of(condition.expr()?, key);
+            let mut numbered = conditions.iter().enumerate();
+            let first =
+                numbered.find_map(|(number, condition)| Some((number, keys_in(condition)?)));
+            if let Some((number, values)) = first {
+                conditions.remove(number);
+                keys = Some(values);
+            }
+        }
+        let names = conditions.iter().flat_map(|condition| &condition.columns);
+        let Ok(inputs) =
+            names.map(|name| self.schema.index_of(name)).collect::<Result<Vec<_>, _>>()
+        else {
+            return Ok(None);
+        };
+        let mut columns = request.columns.to_vec();
+        for input in inputs {
+            if !columns.contains(&input) {
+                columns.push(input);
+            }
+        }
+        let Ok(image) = self.image.read() else {
+            return Ok(None);
+        };
+        let (rows, is_same) = (&image.rows, |state| image.state.as_ptr() as usize == state);
+        if !state.is_none_or(is_same) || !columns.iter().all(|&column| rows.has(column)) {
+            return Ok(None);
+        }
+        let batches = match &keys {
+            Some(keys) => vec![rows.take(keys, &columns)?],
+            None => {
+                let range = conditions.iter().fold(Range::ALL, |range, condition| {
+                    let key = self.key().zip(condition.expr());
+                    let own = key.and_then(|(key, expr)| range_of(expr, key, rows));
+                    own.map_or(range, |own| range.within(own))
+                });
+                let most = request.limit.filter(|_| conditions.is_empty());
+                rows.batches(&columns, range, most)?
+            }
+        };
+        let schema = Arc::new(self.schema.project(request.columns)?);
+        let names: Vec<_> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+        let shown: Vec<_> = request.conditions.iter().map(|condition| condition.shown()).collect();
+        let label = format!(
+            "LiveRowsExec: rows={}, columns=[{}], regions={}, chunks={}/{}, filter=[{}]",
+            rows.len(),
+            names.join(", "),
+            request.regions,
+            batches.len(),
+            rows.chunks(),
+            shown.join(", "),
+        );
+        let whole = Arc::new(self.schema.project(&columns)?);
+        let conditions = conditions.iter().map(|condition| condition.compile(&whole));
+        let conditions = conditions.collect::<Result<Vec<_>>>()?;
+        // Float16 comes from the host as Float32, which no kernel compares it with.
+        let none = RecordBatch::new_empty(whole);
+        if conditions.iter().any(|condition| matches(condition.as_ref(), &none).is_err()) {
+            return Ok(None);
+        }
+        Ok(Some(Scan { schema, batches, conditions, limit: request.limit, label }))
+    }
+}
+
+/// The error after a panic within a change.
 fn broken() -> ArrowError {
     ArrowError::ComputeError("the live rows are broken: drop them".to_owned())
 }

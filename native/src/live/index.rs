@@ -1,81 +1,75 @@
-//! The places of keys.
+//! The index of live rows: the place of each key.
 
 use std::hash::BuildHasher;
+use std::hint::black_box;
+use std::ops::Range;
 
-use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::datatypes::DataType;
-use hashbrown::hash_table::Entry;
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::DefaultHashBuilder;
 
 use crate::live::CHUNK;
 use crate::live::shared::Shared;
+use crate::live::slots::Slots;
+use crate::rows::encoded::{Key, Keys, word};
 
-/// An integer's bytes as a number, or a text's, a binary's or a composite key's.
-#[derive(Clone, Copy, PartialEq)]
-pub enum Key<'a> {
-    Word(u64),
-    Bytes(&'a [u8]),
-}
-
-/// The keys of some rows, in the form in which `KeyVersions` has them.
-pub enum Keys {
-    /// And the bytes of one.
-    Words(Vec<u64>, usize),
-    Bytes(ArrayRef, BytesAt),
-}
-
-type BytesAt = fn(&ArrayRef, usize) -> &[u8];
-
-impl Keys {
-    /// An Arrow array of integers, booleans, strings or binary, without nulls; None for other types.
-    pub fn of(array: ArrayRef) -> Option<Self> {
-        let bytes: BytesAt = match array.data_type() {
-            DataType::Boolean => |keys, row| &[[0], [1]][usize::from(keys.as_boolean().value(row))],
-            DataType::Utf8 => |keys, row| keys.as_string::<i32>().value(row).as_bytes(),
-            DataType::LargeUtf8 => |keys, row| keys.as_string::<i64>().value(row).as_bytes(),
-            DataType::Binary => |keys, row| keys.as_binary::<i32>().value(row),
-            DataType::LargeBinary => |keys, row| keys.as_binary::<i64>().value(row),
-            DataType::FixedSizeBinary(_) => |keys, row| keys.as_fixed_size_binary().value(row),
-            kind if kind.is_integer() => return Some(Self::words(&array)),
-            _ => return None,
-        };
-        Some(Self::Bytes(array, bytes))
-    }
-
-    fn words(array: &ArrayRef) -> Self {
-        let (data, width) = (array.to_data(), array.data_type().primitive_width().unwrap_or(8));
-        let values = &data.buffers()[0].as_slice()[data.offset() * width..][..data.len() * width];
-        Self::Words(values.chunks_exact(width).map(word).collect(), width)
-    }
-
-    pub fn len(&self) -> usize {
-        match self {
-            Self::Words(words, _) => words.len(),
-            Self::Bytes(array, _) => array.len(),
-        }
-    }
-
-    pub fn at(&self, row: usize) -> Key<'_> {
-        match self {
-            Self::Words(words, _) => Key::Word(words[row]),
-            Self::Bytes(array, text) => Key::Bytes(text(array, row)),
-        }
-    }
-}
-
-/// Keys by place. Places come one after the other, or are set again.
+/// The keys by place. A new place follows the last one; older places may get other keys.
 enum Stored {
     Words(Words),
-    /// One after the other in the order of their coming; of each place, the start and the length.
-    Bytes(Vec<u8>, Vec<(u64, u32)>),
+    Bytes(Texts),
+}
+
+#[derive(Default)]
+struct Texts {
+    /// The bytes of all keys, removed ones included, in the order in which they were set.
+    bytes: Vec<u8>,
+    /// The start and the length of the key at each place. The length is 0 at a place without a key.
+    spans: Vec<(u64, u32)>,
+    /// The number of bytes that belong to keys which are not removed.
+    live_bytes: usize,
+}
+
+impl Texts {
+    fn at(&self, place: u32) -> &[u8] {
+        let (start, length) = self.spans[place as usize];
+        &self.bytes[start as usize..][..length as usize]
+    }
+
+    fn set(&mut self, place: u32, key: &[u8]) {
+        let span = (self.bytes.len() as u64, key.len() as u32);
+        self.bytes.extend_from_slice(key);
+        self.live_bytes += key.len();
+        match self.spans.get_mut(place as usize) {
+            Some(old) => *old = span,
+            None => self.spans.push(span),
+        }
+    }
+
+    fn remove(&mut self, place: u32) {
+        self.live_bytes -= std::mem::take(&mut self.spans[place as usize]).1 as usize;
+    }
+
+    /// Drop the bytes of removed keys if most bytes are theirs. As many bytes as are copied were removed
+    /// since the last time, so each removal pays for a little of it.
+    fn compact(&mut self) {
+        if self.bytes.len() <= 2 * self.live_bytes + self.spans.len() {
+            return;
+        }
+        let mut bytes = Vec::with_capacity(self.live_bytes);
+        for (start, length) in &mut self.spans {
+            let key = &self.bytes[*start as usize..][..*length as usize];
+            *start = bytes.len() as u64;
+            bytes.extend_from_slice(key);
+        }
+        self.bytes = bytes;
+    }
 }
 
 struct Words {
-    /// Of the column whose values are the keys.
+    /// The chunks of the column whose values are the keys.
     chunks: Vec<Shared>,
+    /// The number of bytes of a key.
     width: usize,
-    /// Places in chunks; the keys of later ones are in `added`: to see that nobody else has a chunk
-    /// takes as long as all else.
+    /// The number of places in `chunks`. The keys of later places are in `added`, as it takes as long
+    /// as all else to find out that nobody else has a chunk.
     count: usize,
     added: Vec<u64>,
 }
@@ -123,53 +117,34 @@ impl Stored {
     fn at(&self, place: u32) -> Key<'_> {
         match self {
             Self::Words(words) => Key::Word(words.at(place as usize)),
-            Self::Bytes(bytes, spans) => {
-                let (start, length) = spans[place as usize];
-                Key::Bytes(&bytes[start as usize..][..length as usize])
-            }
+            Self::Bytes(texts) => Key::Bytes(texts.at(place)),
         }
     }
 
     fn set(&mut self, place: u32, key: Key<'_>) {
         match (self, key) {
             (Self::Words(words), Key::Word(word)) => words.set(place as usize, word),
-            (Self::Bytes(bytes, spans), Key::Bytes(key)) => {
-                let span = (bytes.len() as u64, key.len() as u32);
-                bytes.extend_from_slice(key);
-                match spans.get_mut(place as usize) {
-                    Some(old) => *old = span,
-                    None => spans.push(span),
-                }
-            }
+            (Self::Bytes(texts), Key::Bytes(key)) => texts.set(place, key),
             _ => unreachable!("keys of one table have one form"),
         }
     }
 }
 
-fn word(bytes: &[u8]) -> u64 {
-    if let Ok(bytes) = bytes.try_into() {
-        return u64::from_le_bytes(bytes);
-    }
-    let mut word = [0; 8];
-    word[..bytes.len()].copy_from_slice(bytes);
-    u64::from_le_bytes(word)
-}
-
 /// One place for each key.
 pub struct Index {
     hasher: DefaultHashBuilder,
-    places: HashTable<u32>,
+    places: Slots,
     stored: Stored,
 }
 
 impl Index {
-    /// `width`: the bytes of a key that is an integer; None for others.
+    /// An empty index. `width` is the number of bytes of a key that is an integer; None for other keys.
     pub fn new(width: Option<usize>) -> Self {
         let stored = match width {
             Some(width) => Stored::Words(Words { chunks: vec![], width, count: 0, added: vec![] }),
-            None => Stored::Bytes(vec![], vec![]),
+            None => Stored::Bytes(Texts::default()),
         };
-        Self { hasher: DefaultHashBuilder::default(), places: HashTable::new(), stored }
+        Self { hasher: DefaultHashBuilder::default(), places: Slots::default(), stored }
     }
 
     pub fn len(&self) -> usize {
@@ -179,12 +154,12 @@ impl Index {
     pub fn nbytes(&self) -> usize {
         let stored = match &self.stored {
             Stored::Words(words) => words.chunks.iter().map(Shared::capacity).sum(),
-            Stored::Bytes(bytes, spans) => bytes.capacity() + spans.capacity() * 16,
+            Stored::Bytes(texts) => texts.bytes.capacity() + texts.spans.capacity() * 16,
         };
-        self.places.allocation_size() + stored
+        self.places.nbytes() + stored
     }
 
-    /// The chunks of the only key column; None if keys are stored in another form than the column's.
+    /// The chunks of the key column; None if the keys are stored in another form than that column's.
     pub fn column(&self) -> Option<&[Shared]> {
         match &self.stored {
             Stored::Words(words) => Some(&words.chunks),
@@ -192,7 +167,7 @@ impl Index {
         }
     }
 
-    /// Whether keys are of the form of those that are stored.
+    /// Whether these keys have the form of the stored ones.
     pub fn takes(&self, keys: &Keys) -> bool {
         match (&self.stored, keys) {
             (Stored::Words(words), Keys::Words(_, width)) => words.width == *width,
@@ -201,43 +176,59 @@ impl Index {
         }
     }
 
+    /// Load what a search for these keys reads into the processor's caches. For all keys together it
+    /// takes hardly longer than for a single one.
+    pub fn touch(&self, keys: &Keys, rows: Range<usize>) {
+        let hashes = rows.map(|row| hash(&self.hasher, keys.at(row)));
+        let first: Vec<_> = hashes.filter_map(|hash| self.places.first(hash)).collect();
+        let places = first.iter().map(|&place| place as usize);
+        black_box(match &self.stored {
+            Stored::Words(words) => places.fold(0, |all, place| all ^ words.at(place)),
+            Stored::Bytes(texts) => places.fold(0, |all, place| all ^ texts.spans[place].0),
+        });
+    }
+
     pub fn find(&self, key: Key<'_>) -> Option<u32> {
         let hash = hash(&self.hasher, key);
-        self.places.find(hash, |&place| self.stored.at(place) == key).copied()
+        self.places.find(hash, |place| self.stored.at(place) == key)
     }
 
-    /// The place of the key, which is `free` from now on if it had none.
+    /// The place of the key. A key without a place gets the place `free`.
     pub fn find_or_insert(&mut self, key: Key<'_>, free: u32) -> u32 {
         let Self { hasher, places, stored } = self;
-        let is_key = |&place: &u32| stored.at(place) == key;
-        match places.entry(hash(hasher, key), is_key, |&place| hash(hasher, stored.at(place))) {
-            Entry::Occupied(found) => *found.get(),
-            Entry::Vacant(vacant) => {
-                vacant.insert(free);
-                stored.set(free, key);
-                free
-            }
+        let of_key = hash(hasher, key);
+        if let Some(place) = places.find(of_key, |place| stored.at(place) == key) {
+            return place;
         }
+        places.insert(of_key, free, |place| hash(hasher, stored.at(place)));
+        stored.set(free, key);
+        free
     }
 
-    /// After insertions, before a column is asked for.
+    /// Write added keys into the chunks, or drop removed ones; called after changes, before a column
+    /// is read.
     pub fn take_in(&mut self) {
-        if let Stored::Words(words) = &mut self.stored {
-            words.take_in();
+        match &mut self.stored {
+            Stored::Words(words) => words.take_in(),
+            Stored::Bytes(texts) => texts.compact(),
         }
     }
 
-    /// The place of the key, which has none any more.
+    /// Remove the key; returns the place that it had.
     pub fn remove(&mut self, key: Key<'_>) -> Option<u32> {
         let Self { hasher, places, stored } = self;
-        let found = places.find_entry(hash(hasher, key), |&place| stored.at(place) == key);
-        found.ok().map(|entry| entry.remove().0)
+        let hash_of = |place| hash(hasher, stored.at(place));
+        let place = places.remove(hash(hasher, key), |place| stored.at(place) == key, hash_of)?;
+        if let Stored::Bytes(texts) = stored {
+            texts.remove(place);
+        }
+        Some(place)
     }
 
-    /// Make room for so many more keys.
+    /// Make room for this number of further keys.
     pub fn reserve(&mut self, keys: usize) {
         let Self { hasher, places, stored } = self;
-        places.reserve(keys, |&place| hash(hasher, stored.at(place)));
+        places.reserve(keys, |place| hash(hasher, stored.at(place)));
     }
 }
 

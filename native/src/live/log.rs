@@ -3,23 +3,28 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use arrow::array::{Array, ArrayData, RecordBatch};
+use arrow::array::{Array, ArrayData, ArrayRef, MutableArrayData};
+use arrow::error::Result;
 
-/// Rows as they were written, in all columns of the table.
+/// What a buffer takes beside its bytes: its owner, and what the allocator adds to both. With it
+/// 100,000 rows of ten columns, written one by one, count as 422 MiB and take 443.
+const OF_BUFFER: usize = 208;
+/// What a part takes beside its sets.
+const OF_PART: usize = size_of::<Part>() + 32;
+
+/// Some columns of rows as they were written.
 pub struct Source {
-    pub columns: Vec<ArrayData>,
+    /// With their numbers.
+    columns: Box<[(usize, ArrayData)]>,
     size: usize,
     held: Arc<AtomicUsize>,
 }
 
 impl Source {
-    /// `held` has the bytes of all sources that are in memory.
-    pub fn new(batch: &RecordBatch, held: &Arc<AtomicUsize>) -> Self {
-        let columns: Vec<_> = batch.columns().iter().map(|column| column.to_data()).collect();
-        let sizes = columns.iter().map(|column| column.get_slice_memory_size().unwrap_or(0));
-        let size = sizes.sum::<usize>() + batch.num_rows() * size_of::<(u16, u32)>();
-        held.fetch_add(size, Ordering::Relaxed);
-        Self { columns, size, held: Arc::clone(held) }
+    #[expect(clippy::expect_used, reason = "a column sees no source from before it was admitted")]
+    pub fn column(&self, number: usize) -> &ArrayData {
+        let column = self.columns.iter().find(|(own, _)| *own == number);
+        &column.expect("a source has the columns that are kept").1
     }
 }
 
@@ -34,6 +39,39 @@ impl Drop for Source {
 pub struct Part {
     pub source: Arc<Source>,
     pub sets: Vec<(u16, u32)>,
+}
+
+/// The parts of one source that have rows, by chunk. `held` has the bytes of all that are in memory.
+pub fn parts(
+    columns: Vec<(usize, ArrayData)>,
+    sets: Vec<Vec<(u16, u32)>>,
+    held: &Arc<AtomicUsize>,
+) -> impl Iterator<Item = (usize, Part)> + use<> {
+    let of_columns = columns.iter().map(|(_, column)| nbytes(column));
+    let rows = |sets: &Vec<_>| OF_PART + size_of_val(sets.as_slice());
+    let of_sets = sets.iter().filter(|sets| !sets.is_empty()).map(rows);
+    let size = size_of::<Source>() + of_columns.chain(of_sets).sum::<usize>();
+    held.fetch_add(size, Ordering::Relaxed);
+    let source = Arc::new(Source { columns: columns.into(), size, held: Arc::clone(held) });
+    let sets = sets.into_iter().enumerate().filter(|(_, sets)| !sets.is_empty());
+    sets.map(move |(chunk, sets)| (chunk, Part { source: Arc::clone(&source), sets }))
+}
+
+/// A copy of the values, and of no more. A log has copies: what it holds is counted whole then, and
+/// none of it is Python's, which dropping would have to wait for.
+pub fn copied(values: &ArrayRef) -> Result<ArrayData> {
+    let values = values.to_data();
+    let mut copy = MutableArrayData::new(vec![&values], false, values.len());
+    copy.try_extend(0, 0, values.len())?;
+    Ok(copy.freeze())
+}
+
+fn nbytes(column: &ArrayData) -> usize {
+    fn buffers(column: &ArrayData) -> usize {
+        let children: usize = column.child_data().iter().map(buffers).sum();
+        children + column.buffers().len() + usize::from(column.nulls().is_some())
+    }
+    column.get_array_memory_size() + buffers(column) * OF_BUFFER
 }
 
 /// Parts in the order in which they were written, counted from the first one ever.

@@ -1,23 +1,30 @@
 //! The rows of a table, one a key, each at a place.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::{
     ArrayData, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, make_array, new_empty_array,
 };
 use arrow::buffer::{BooleanBuffer, Buffer};
-use arrow::compute::{filter, interleave};
-use arrow::datatypes::SchemaRef;
+use arrow::compute::interleave;
+use arrow::datatypes::{DataType, SchemaRef};
 use arrow::error::{ArrowError, Result};
 use arrow::util::bit_util::{set_bit, unset_bit};
+use hashbrown::HashSet;
 
 use crate::live::CHUNK;
-use crate::live::column::Column;
-use crate::live::index::{Index, Keys};
-use crate::live::log::{Log, Part, Source};
+use crate::live::column::{Column, copied_bytes, without_holes};
+use crate::live::index::Index;
+use crate::live::log::{Log, copied, parts};
+use crate::rows::encoded::{Key, Keys};
 
 const NONE: u32 = u32::MAX;
+/// So many places have a range of keys together.
+const BLOCK: usize = 1 << 12;
+/// So many keys are looked for together: what that reads fits into the first cache.
+const TOGETHER: usize = 128;
 
 pub struct Rows {
     schema: SchemaRef,
@@ -41,12 +48,52 @@ struct Chunk {
     holes: usize,
     /// Which places have a row, from the first hole on.
     live: Vec<u8>,
+    /// How often a hole was made or filled.
+    changes: usize,
+    /// The key column as it was lent last.
+    keys: OnceLock<ArrayRef>,
+    /// The keys that each block of places has, or has had, are in here.
+    ranges: [Range; CHUNK / BLOCK],
+}
+
+/// The least and the greatest of some keys, as `Rows::ordered` has them.
+#[derive(Clone, Copy)]
+pub struct Range {
+    pub least: u64,
+    pub greatest: u64,
+}
+
+impl Default for Range {
+    fn default() -> Self {
+        Self { least: u64::MAX, greatest: 0 }
+    }
+}
+
+impl Range {
+    pub const ALL: Self = Self { least: 0, greatest: u64::MAX };
+
+    fn widen(&mut self, key: u64) {
+        self.least = self.least.min(key);
+        self.greatest = self.greatest.max(key);
+    }
+
+    /// What is in both.
+    pub fn within(self, other: Self) -> Self {
+        let least = self.least.max(other.least);
+        Self { least, greatest: self.greatest.min(other.greatest) }
+    }
+
+    fn meets(self, other: Self) -> bool {
+        self.least <= other.greatest && other.least <= self.greatest
+    }
 }
 
 impl Rows {
-    /// No rows. `key`: the only key column, if keys are integers.
+    /// No rows. `key`: the key column, if there is only one.
     pub fn new(schema: SchemaRef, key: Option<usize>) -> Self {
-        let width = key.and_then(|key| schema.field(key).data_type().primitive_width());
+        let kind = key.map(|key| schema.field(key).data_type());
+        let kind = kind.filter(|kind| kind.is_integer() || kind.is_temporal());
+        let width = kind.and_then(DataType::primitive_width);
         Self {
             index: Index::new(width),
             key: width.and(key),
@@ -63,15 +110,18 @@ impl Rows {
         self.index.len()
     }
 
-    pub fn holes(&self) -> usize {
-        self.holes.len()
-    }
-
-    /// Bytes of keys, of columns, and of rows that some column has not taken in.
-    pub fn nbytes(&self) -> (usize, usize, usize) {
-        let columns = self.columns.iter().flatten().map(Column::nbytes).sum();
-        let live: usize = self.chunks.iter().map(|chunk| chunk.live.capacity()).sum();
-        (self.index.nbytes() + live, columns, self.logged.load(Ordering::Relaxed))
+    /// Bytes of keys, of each column, and of rows that some column has not taken in.
+    pub fn nbytes(&self) -> (usize, BTreeMap<usize, usize>, usize) {
+        let columns = self.columns.iter().enumerate();
+        let columns =
+            columns.filter_map(|(number, column)| Some((number, column.as_ref()?.nbytes())));
+        let beside = self.chunks.iter().enumerate().map(|(number, chunk)| {
+            let lent = chunk.keys.get();
+            let lent = lent.map_or(0, |lent| copied_bytes(lent, self.places_in(number)));
+            lent + chunk.live.capacity()
+        });
+        let keys = self.index.nbytes() + beside.sum::<usize>();
+        (keys, columns.collect(), self.logged.load(Ordering::Relaxed))
     }
 
     /// Whether the values of a column can be read.
@@ -106,8 +156,12 @@ impl Rows {
         keys: &Keys,
         gone: Option<&BooleanArray>,
     ) -> Result<()> {
+        let numbers = (0..self.columns.len()).filter(|&number| self.columns[number].is_some());
+        let copy = |number| Ok((number, copied(batch.column(number))?));
+        let columns = numbers.map(copy).collect::<Result<_>>()?;
         let mut places = Vec::with_capacity(keys.len());
         for row in 0..keys.len() {
+            self.touch(keys, row);
             let key = keys.at(row);
             if gone.is_some_and(|gone| gone.value(row)) {
                 let place = self.index.remove(key);
@@ -115,20 +169,40 @@ impl Rows {
                 places.push(NONE);
                 continue;
             }
-            let free = self.holes.last().copied().unwrap_or(self.count as u32);
-            let place = self.index.find_or_insert(key, free);
-            if place == free {
-                self.occupy(place);
-            }
-            places.push(place);
+            places.push(self.place(key));
         }
         self.index.take_in();
-        let source = Arc::new(Source::new(batch, &self.logged));
-        for (chunk, part) in self.parts(&source, &places) {
+        for (chunk, part) in parts(columns, self.sets(&places), &self.logged) {
             self.chunks[chunk].log.push(part);
             self.forget(chunk);
         }
         Ok(())
+    }
+
+    /// Add rows of these keys, whose values are to be loaded.
+    pub fn insert(&mut self, keys: &Keys) -> Result<()> {
+        self.check(keys)?;
+        for row in 0..keys.len() {
+            self.touch(keys, row);
+            self.place(keys.at(row));
+        }
+        self.index.take_in();
+        Ok(())
+    }
+
+    /// Begin to look for the next keys together.
+    fn touch(&self, keys: &Keys, row: usize) {
+        if row.is_multiple_of(TOGETHER) {
+            self.index.touch(keys, row..keys.len().min(row + TOGETHER));
+        }
+    }
+
+    /// The places of keys, in their order; None for those without one.
+    fn find(&self, keys: &Keys) -> impl Iterator<Item = Option<u32>> {
+        (0..keys.len()).map(|row| {
+            self.touch(keys, row);
+            self.index.find(keys.at(row))
+        })
     }
 
     /// An error if these keys can't be applied, or asked for.
@@ -142,8 +216,8 @@ impl Rows {
         Ok(())
     }
 
-    /// The rows of a source by chunk.
-    fn parts(&self, source: &Arc<Source>, places: &[u32]) -> Vec<(usize, Part)> {
+    /// By chunk, the places in it that rows have, and these rows.
+    fn sets(&self, places: &[u32]) -> Vec<Vec<(u16, u32)>> {
         let chunk = |place: u32| (place as usize / CHUNK).min(self.chunks.len());
         let mut counts = vec![0; self.chunks.len() + 1];
         places.iter().for_each(|&place| counts[chunk(place)] += 1);
@@ -152,29 +226,59 @@ impl Rows {
             sets[chunk(place)].push((place as u16, row as u32));
         }
         sets.pop(); // those of no place
-        let parts = sets.into_iter().enumerate().filter(|(_, sets)| !sets.is_empty());
-        parts.map(|(chunk, sets)| (chunk, Part { source: Arc::clone(source), sets })).collect()
+        sets
     }
 
-    fn occupy(&mut self, place: u32) {
-        if self.holes.pop().is_some() {
-            let chunk = &mut self.chunks[place as usize / CHUNK];
+    /// The place of the key, which has one from now on.
+    fn place(&mut self, key: Key<'_>) -> u32 {
+        let free = self.holes.last().copied().unwrap_or(self.count as u32);
+        let place = self.index.find_or_insert(key, free);
+        if place == free {
+            self.occupy(place, key);
+        }
+        place
+    }
+
+    fn occupy(&mut self, place: u32, key: Key<'_>) {
+        let is_hole = self.holes.pop().is_some();
+        if !is_hole {
+            self.count += 1;
+            if self.count > self.chunks.len() * CHUNK {
+                self.chunks.push(Chunk::default());
+                let chunks = self.chunks.len();
+                self.columns.iter_mut().flatten().for_each(|column| column.grow(chunks));
+            }
+        }
+        let ordered = self.ordered(key);
+        let chunk = &mut self.chunks[place as usize / CHUNK];
+        if is_hole {
             chunk.holes -= 1;
+            chunk.changes += 1;
             set_bit(&mut chunk.live, place as usize % CHUNK);
-            return;
         }
-        self.count += 1;
-        if self.count > self.chunks.len() * CHUNK {
-            self.chunks.push(Chunk::default());
-            let chunks = self.chunks.len();
-            self.columns.iter_mut().flatten().for_each(|column| column.grow(chunks));
+        chunk.keys = OnceLock::new();
+        chunk.ranges[place as usize % CHUNK / BLOCK].widen(ordered);
+    }
+
+    /// The key as a number of the same order; 0 if it is of several columns, or a text.
+    pub fn ordered(&self, key: Key<'_>) -> u64 {
+        let (Key::Word(word), Some(number)) = (key, self.key) else {
+            return 0;
+        };
+        let kind = self.schema.field(number).data_type();
+        if kind.is_unsigned_integer() {
+            return word;
         }
+        let above = 64 - 8 * kind.primitive_width().unwrap_or(8) as u32;
+        ((word << above) as i64 >> above) as u64 ^ 1 << 63
     }
 
     fn free(&mut self, place: u32) {
         self.holes.push(place);
         let chunk = &mut self.chunks[place as usize / CHUNK];
         chunk.holes += 1;
+        chunk.changes += 1;
+        chunk.keys = OnceLock::new();
         chunk.live.resize(CHUNK / 8, 0xff);
         unset_bit(&mut chunk.live, place as usize % CHUNK);
     }
@@ -186,17 +290,17 @@ impl Rows {
         log.forget(cursors.min().unwrap_or(log.end()));
     }
 
-    /// Values of a column of rows that were there when it was admitted, and their keys.
-    pub fn load(&self, number: usize, values: &RecordBatch, keys: &Keys) -> Result<()> {
+    /// Values of some columns of rows that were there when these were admitted, and their keys.
+    pub fn load(&self, numbers: &[usize], values: &RecordBatch, keys: &Keys) -> Result<()> {
         self.check(keys)?;
-        let places = (0..keys.len()).map(|row| self.index.find(keys.at(row)).unwrap_or(NONE));
-        let places: Vec<_> = places.collect();
-        // The column has the same place as in other sources.
-        let values = values.project(&vec![0; number + 1])?;
-        let source = Arc::new(Source::new(&values, &self.logged));
-        for (chunk, part) in self.parts(&source, &places) {
-            if let Some(column) = &self.columns[number] {
-                column.load(chunk, part, self.places_in(chunk))?;
+        let places: Vec<_> = self.find(keys).map(|place| place.unwrap_or(NONE)).collect();
+        let values = values.columns().iter().map(|values| values.to_data());
+        let columns = numbers.iter().copied().zip(values).collect();
+        for (chunk, part) in parts(columns, self.sets(&places), &self.logged) {
+            for &number in numbers {
+                if let Some(column) = &self.columns[number] {
+                    column.load(chunk, &part, self.places_in(chunk))?;
+                }
             }
         }
         Ok(())
@@ -212,40 +316,78 @@ impl Rows {
         for chunk in 0..self.chunks.len() {
             let (log, rows) = (&self.chunks[chunk].log, self.places_in(chunk));
             for column in self.columns.iter().flatten().filter(|column| column.loaded) {
-                column.array(chunk, log, rows)?;
+                column.settle(chunk, log, rows)?;
             }
             self.forget(chunk);
         }
         Ok(())
     }
 
-    /// The rows, some columns of them.
-    pub fn batches(&self, columns: &[usize]) -> Result<Vec<RecordBatch>> {
+    pub fn chunks(&self) -> usize {
+        self.chunks.len()
+    }
+
+    /// Some columns of the rows, by chunk; without chunks whose keys are all outside of a range, as
+    /// far as blocks tell, and no more chunks than it takes for so many rows.
+    pub fn batches(
+        &self,
+        columns: &[usize],
+        range: Range,
+        most: Option<usize>,
+    ) -> Result<Vec<RecordBatch>> {
         let schema = Arc::new(self.schema.project(columns)?);
-        (0..self.chunks.len()).map(|chunk| self.batch(chunk, columns, &schema)).collect()
+        let (mut batches, mut rows) = (vec![], 0);
+        for number in 0..self.chunks.len() {
+            if most.is_some_and(|most| rows >= most) {
+                break;
+            }
+            let (chunk, meets) = (&self.chunks[number], |own: &Range| own.meets(range));
+            let Some(first) = chunk.ranges.iter().position(meets) else {
+                continue;
+            };
+            let last = chunk.ranges.iter().rposition(meets).unwrap_or(first);
+            let mut batch = self.batch(number, columns, &schema)?;
+            if chunk.holes == 0 {
+                let end = batch.num_rows().min((last + 1) * BLOCK);
+                batch = batch.slice(first * BLOCK, end - first * BLOCK);
+            }
+            rows += batch.num_rows();
+            batches.push(batch);
+        }
+        Ok(batches)
     }
 
     fn batch(&self, number: usize, columns: &[usize], schema: &SchemaRef) -> Result<RecordBatch> {
         let (chunk, rows) = (&self.chunks[number], self.places_in(number));
         let live = (chunk.holes > 0).then(|| {
-            BooleanArray::new(
-                BooleanBuffer::new(Buffer::from(chunk.live.as_slice()), 0, rows),
-                None,
-            )
+            let bits = Buffer::from(chunk.live.as_slice());
+            BooleanArray::new(BooleanBuffer::new(bits, 0, rows), None)
         });
-        let array = |&column: &usize| {
-            let array = self.array(column, number)?;
-            live.as_ref().map_or(Ok(Arc::clone(&array)), |live| filter(&array, live))
+        let array = |&of: &usize| match self.columns[of].as_ref().filter(|column| column.loaded) {
+            Some(column) => column.array(number, &chunk.log, rows, (chunk.changes, live.as_ref())),
+            None => self.keys(of, number, live.as_ref()),
         };
         let arrays = columns.iter().map(array).collect::<Result<_>>()?;
         batch(schema, arrays, rows - chunk.holes)
     }
 
-    /// The rows of those keys that have one, in the order of the keys.
+    fn keys(&self, number: usize, chunk: usize, live: Option<&BooleanArray>) -> Result<ArrayRef> {
+        let lent = &self.chunks[chunk].keys;
+        if self.key == Some(number)
+            && let Some(keys) = lent.get()
+        {
+            return Ok(Arc::clone(keys));
+        }
+        let keys = without_holes(self.key_array(number, chunk)?, live)?;
+        Ok(Arc::clone(lent.get_or_init(|| keys)))
+    }
+
+    /// The rows of those keys that have one, once each, in the order of the keys.
     pub fn take(&self, keys: &Keys, columns: &[usize]) -> Result<RecordBatch> {
         self.check(keys)?;
-        let found = (0..keys.len()).filter_map(|row| self.index.find(keys.at(row)));
-        let found: Vec<_> = found.collect();
+        let mut found: Vec<_> = self.find(keys).flatten().collect();
+        let mut seen = HashSet::with_capacity(found.len());
+        found.retain(|&place| seen.insert(place));
         let schema = Arc::new(self.schema.project(columns)?);
         let arrays = columns.iter().map(|&column| self.values(column, &found));
         batch(&schema, arrays.collect::<Result<_>>()?, found.len())
@@ -268,7 +410,7 @@ impl Rows {
                     column.find(chunk, log, self.places_in(chunk), &own, &mut arrays)?
                 }
                 _ => {
-                    arrays.push(self.array(number, chunk(&rows[0]))?);
+                    arrays.push(self.key_array(number, chunk(&rows[0]))?);
                     own.iter().map(|&place| (arrays.len() - 1, place as usize)).collect()
                 }
             };
@@ -277,15 +419,12 @@ impl Rows {
         interleave(&arrays.iter().map(AsRef::as_ref).collect::<Vec<_>>(), &at)
     }
 
-    /// The values of all places of a chunk.
-    fn array(&self, number: usize, chunk: usize) -> Result<ArrayRef> {
-        let rows = self.places_in(chunk);
-        if let Some(column) = self.columns[number].as_ref().filter(|column| column.loaded) {
-            return column.array(chunk, &self.chunks[chunk].log, rows);
-        }
+    /// The keys of all places of a chunk, as the key column has them.
+    fn key_array(&self, number: usize, chunk: usize) -> Result<ArrayRef> {
         let keys = self.index.column().filter(|_| self.key == Some(number));
         let keys = keys.ok_or_else(|| invalid("the column is not in memory"))?;
         let kind = self.schema.field(number).data_type().clone();
+        let rows = self.places_in(chunk);
         let values = keys[chunk].lend(usize::MAX);
         Ok(make_array(ArrayData::builder(kind).len(rows).add_buffer(values).build()?))
     }

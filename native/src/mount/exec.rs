@@ -8,38 +8,26 @@ use datafusion_common::stats::Precision;
 use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_common::{Result, Statistics};
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
-use datafusion_physical_expr::EquivalenceProperties;
-use datafusion_physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion_physical_plan::metrics::MetricsSet;
 use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion_physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties,
-    StatisticsArgs,
+    DisplayAs, DisplayFormatType, ExecutionPlan, PhysicalExpr, PlanProperties, StatisticsArgs,
 };
 use pyo3::prelude::*;
 
+use crate::leaf::leaf_properties;
+use crate::live::exec::{LiveExec, LiveScan};
 use crate::mount::held::Held;
 use crate::mount::metrics::metrics_of;
 use crate::mount::partition::batches;
 use crate::python::arrow_bridge::{ArrowStream, schema_from_python};
 use crate::python::errors::with_python;
 
-/// The request to a table for rows that may be among the first `k` by the distance of one of its
-/// columns to a vector. For products the greatest is the nearest, otherwise the least distance.
-pub struct Nearest {
-    pub column: String,
-    pub metric: &'static str,
-    pub query: Vec<f64>,
-    pub k: usize,
-    /// Whether rows without a distance come first.
-    pub nulls_first: bool,
-}
-
 /// One node of a mounted tree. The tree's shape is fixed: EXPLAIN shows the nodes that Python runs
 /// among themselves, and only the root streams through DataFusion.
 pub struct MountedExec {
     provider: Option<Arc<Held>>,
-    /// The result of the provider's `scan`, if that has `nearest`.
+    /// The result of the provider's `scan`, if that has `matches`.
     scan: Option<Held>,
     node: Arc<Held>,
     label: String,
@@ -51,16 +39,26 @@ pub struct MountedExec {
 impl MountedExec {
     /// Mount a Python node with `schema`, `partitions`, `children`, `label()`, `statistics`,
     /// `metrics` and `hand_over(partition)`, or an object with a `node`: a scan of `provider`.
-    pub fn mount(scan: &Bound<'_, PyAny>, provider: &Arc<Held>) -> PyResult<Arc<Self>> {
-        let orders = scan.hasattr("nearest")?;
-        let node = &if orders { scan.getattr("node")? } else { scan.clone() };
+    ///
+    /// A node with live rows, as its `rows`, is a plan of its own.
+    pub fn mount(
+        scan: &Bound<'_, PyAny>,
+        provider: &Arc<Held>,
+    ) -> PyResult<Arc<dyn ExecutionPlan>> {
+        let may_match = scan.hasattr("matches")?;
+        let node = &if may_match { scan.getattr("node")? } else { scan.clone() };
+        if let Some(rows) = node.getattr_opt("rows")?
+            && let Ok(live) = rows.cast::<LiveScan>()
+        {
+            return Ok(Arc::new(LiveExec::new(Arc::clone(&live.get().0))));
+        }
         let schema = schema_from_python(&node.getattr("schema")?)?;
         let partitions = node.getattr("partitions")?.extract()?;
         // Nobody asks the nodes below the root for rows: they are only shown. So they share
         // properties that are cheap to hand over.
-        let unused = properties(Arc::new(Schema::empty()), 1);
-        let root = Self::with_properties(node, &properties(schema, partitions), &unused)?;
-        let scan = orders.then(|| Held::new(scan.clone()));
+        let unused = leaf_properties(Arc::new(Schema::empty()), 1);
+        let root = Self::with_properties(node, &leaf_properties(schema, partitions), &unused)?;
+        let scan = may_match.then(|| Held::new(scan.clone()));
         Ok(Arc::new(Self { provider: Some(Arc::clone(provider)), scan, ..root }))
     }
 
@@ -97,7 +95,11 @@ impl MountedExec {
 
     /// The plan with this schema that the provider wants to run instead of one in which the host
     /// applies conditions to these rows.
-    pub fn instead(&self, conditions: Vec<String>, schema: SchemaRef) -> Result<Option<Arc<Self>>> {
+    pub fn instead(
+        &self,
+        conditions: Vec<String>,
+        schema: SchemaRef,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let Some(provider) = &self.provider else {
             return Ok(None);
         };
@@ -105,20 +107,6 @@ impl MountedExec {
             let no_rows = ArrowStream { schema, batches: vec![] };
             let node = provider.bind(py).call_method1("left_over", (conditions, no_rows))?;
             Self::mount(&node, provider).map(Some)
-        })
-    }
-
-    /// The plan with this one's schema that yields the rows asked for, and may yield more; None if
-    /// the provider has none.
-    pub fn nearest(&self, asked: &Nearest) -> Result<Option<Arc<Self>>> {
-        let (Some(provider), Some(scan)) = (&self.provider, &self.scan) else {
-            return Ok(None);
-        };
-        with_python(|py| {
-            let query = asked.query.clone();
-            let arguments = (&asked.column, asked.metric, query, asked.k, asked.nulls_first);
-            let node = scan.bind(py).call_method1("nearest", arguments)?;
-            if node.is_none() { Ok(None) } else { Self::mount(&node, provider).map(Some) }
         })
     }
 
@@ -157,15 +145,6 @@ impl MountedExec {
         statistics.total_byte_size = bytes.map_or(Precision::Absent, Precision::Inexact);
         Ok(statistics)
     }
-}
-
-fn properties(schema: SchemaRef, partitions: usize) -> Arc<PlanProperties> {
-    Arc::new(PlanProperties::new(
-        EquivalenceProperties::new(schema),
-        Partitioning::UnknownPartitioning(partitions),
-        EmissionType::Incremental,
-        Boundedness::Bounded,
-    ))
 }
 
 impl fmt::Debug for MountedExec {

@@ -19,12 +19,11 @@ use datafusion_physical_plan::ExecutionPlan;
 use stabby::vec::Vec as FfiVec;
 
 use crate::host::runtime::{no_session, runtime};
-use crate::mount::exec::MountedExec;
 use crate::python::errors::guarded;
 
 /// `plan` as the result of a table provider's scan: DataFusion's export of a foreign plan hands out
 /// this very table of functions.
-pub fn lean_plan(plan: Arc<MountedExec>) -> Result<Arc<dyn ExecutionPlan>> {
+pub fn lean_plan(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     Ok(Arc::new(ForeignExecutionPlan::try_from(make_lean(plan))?))
 }
 

@@ -33,6 +33,7 @@ use pyo3::prelude::*;
 use stabby::vec::Vec as FfiVec;
 
 use crate::host::runtime::no_session;
+use crate::mount::ffi_plan::make_lean;
 use crate::mount::provider::PythonTable;
 use crate::python::errors::guarded;
 
@@ -163,6 +164,10 @@ fn answered(
 ) -> Result<Option<FfiVec<FFI_TableProviderFilterPushDown>>> {
     if let Some(plain) = plain(filters)? {
         let inner = <Arc<dyn TableProvider>>::from(table);
+        let own = inner.downcast_ref::<PythonTable>();
+        if let Some(answers) = own.and_then(|own| own.live_answers(&plain)) {
+            return Ok(Some(answers.iter().map(Into::into).collect()));
+        }
         let answers = inner.supports_filters_pushdown(&plain.iter().collect::<Vec<_>>())?;
         return Ok(Some(answers.iter().map(Into::into).collect()));
     }
@@ -202,7 +207,13 @@ unsafe extern "C" fn scan(
             let table = inner.downcast_ref::<PythonTable>().ok_or_else(|| {
                 DataFusionError::Internal("not a table of memwal_native".to_owned())
             })?;
-            let plan = table.plan(projection, &plain, limit.into())?;
+            let limit = limit.into();
+            // A panic here is no reason not to answer.
+            let live = guarded(|| Ok(table.live_plan(projection.as_ref(), &plain, limit)));
+            if let Ok(Some(plan)) = live {
+                return Ok(make_lean(plan));
+            }
+            let plan = table.plan(projection, &plain, limit)?;
             Ok(FFI_ExecutionPlan::new(plan, None))
         }))
     }

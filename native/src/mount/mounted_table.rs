@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use crate::host::runtime::runtime;
+use crate::live::answers::LiveAccess;
 use crate::mount::ffi_table::exported;
 use crate::mount::held::Held;
 use crate::mount::provider::PythonTable;
@@ -23,6 +24,8 @@ use crate::python::errors::python_error;
 ///   an object that has it as `node`, and `nearest(column: str, metric: str, query: list[float], k:
 ///   int, nulls_first: bool) -> node | None`: a plan of the same columns for rows that hold the
 ///   first `k` by a distance, if the scan has one. Only sessions that have a `SessionRule` ask,
+/// * `live`, if there is: a `LiveAccess` to live rows, which answer scans without the provider while
+///   they are those of now,
 /// * `check_insert(nulls: list[str])`, which raises if an INSERT may not run whose plan shows that
 ///   these columns are NULL in every row; asked when it is planned,
 /// * `insert(rows) -> int`, rows with `__arrow_c_stream__`,
@@ -52,7 +55,9 @@ impl MountedTable {
         session: Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
         let schema = schema_from_python(&self.provider.bind(py).getattr("schema")?)?;
-        let table = PythonTable { provider: Arc::clone(&self.provider), schema };
+        let live = self.provider.bind(py).getattr_opt("live")?;
+        let live = live.and_then(|live| Some(live.cast::<LiveAccess>().ok()?.get().clone()));
+        let table = PythonTable { provider: Arc::clone(&self.provider), schema, live };
         let codec = session.call_method0("__datafusion_logical_extension_codec__")?;
         let codec = codec.cast::<PyCapsule>()?;
         let codec = codec

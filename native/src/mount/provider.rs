@@ -14,6 +14,10 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::filters::predicate::Predicate;
+use crate::live::answers::LiveAccess;
+use crate::live::conditions::{answer, is_plain};
+use crate::live::exec::LiveExec;
+use crate::live::image::ScanRequest;
 use crate::mount::exec::MountedExec;
 use crate::mount::ffi_plan::lean_plan;
 use crate::mount::held::Held;
@@ -25,9 +29,37 @@ use crate::python::errors::{guarded, with_python};
 pub struct PythonTable {
     pub provider: Arc<Held>,
     pub schema: SchemaRef,
+    pub live: Option<LiveAccess>,
 }
 
 impl PythonTable {
+    /// The plan of a scan of live rows, if they are those of now and have the columns. It applies all
+    /// conditions: those that were offered to the provider may be applied nowhere else. The provider
+    /// is asked if they are not plain: it knows which ones it has left to DataFusion.
+    pub fn live_plan(
+        &self,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Option<Arc<dyn ExecutionPlan>> {
+        let live = self.live.as_ref().filter(|_| filters.iter().all(is_plain))?;
+        let (rows, regions) = live.rows(&self.schema)?;
+        let conditions: Vec<_> = filters.iter().map(Predicate::new).collect::<Result<_>>().ok()?;
+        let conditions: Vec<_> = conditions.iter().collect();
+        let all: Vec<_> = (0..self.schema.fields().len()).collect();
+        let columns = projection.unwrap_or(&all);
+        let request = ScanRequest { columns, keys: None, conditions: &conditions, limit, regions };
+        let scan = rows.scan(None, request).ok()??;
+        live.note_answer();
+        Some(Arc::new(LiveExec::new(Arc::new(scan))))
+    }
+
+    /// The answers of live rows to filters, if they are likely to answer the scan.
+    pub fn live_answers(&self, filters: &[Expr]) -> Option<Vec<TableProviderFilterPushDown>> {
+        let rows = self.live.as_ref()?.likely(&self.schema)?;
+        Some(filters.iter().map(|filter| answer(filter, rows.key())).collect())
+    }
+
     /// The plan of a scan.
     pub fn plan(
         &self,

@@ -5,36 +5,32 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use std::vec::IntoIter;
 
-use arrow::array::{Array, BooleanArray, RecordBatch, RecordBatchOptions, StructArray};
+use arrow::array::{Array, RecordBatch, RecordBatchOptions, StructArray};
 use arrow::buffer::BooleanBuffer;
-use arrow::compute::{FilterBuilder, and, prep_null_mask_filter};
 use arrow::datatypes::SchemaRef;
 use datafusion_common::Result;
 use datafusion_physical_plan::PhysicalExpr;
 use pyo3::prelude::*;
 
-use crate::filters::predicate::{Predicate, matches};
+use crate::filters::predicate::Predicate;
+use crate::filters::rows::{filtered, mask_of};
 use crate::python::arrow_bridge::{ArrowArray, any_batch_from_python, schema_from_python};
+use crate::python::buffers::{Numbers, invalid};
 use crate::python::errors::{guarded, python_error};
-use crate::rows::live::LiveRows;
+use crate::rows::live::alive;
 
 /// Batches that fit into the processor's caches.
 const BATCH_ROWS: usize = 65_536;
 const BATCH_BYTES: usize = 4 << 20;
 
-/// Counts of what one stream of a node has yielded, which Python reads while it goes on.
+/// Counts of what one stream of a node has yielded, which others read while it goes on.
 #[pyclass(frozen, module = "memwal_native")]
 #[derive(Default)]
 pub struct StreamCounts(Arc<Counts>);
 
+/// Rows, batches, bytes, nanoseconds and stale rows.
 #[derive(Default)]
-struct Counts {
-    rows: AtomicU64,
-    batches: AtomicU64,
-    size: AtomicU64,
-    ns: AtomicU64,
-    stale: AtomicU64,
-}
+struct Counts([AtomicU64; 5]);
 
 #[pymethods]
 impl StreamCounts {
@@ -43,39 +39,27 @@ impl StreamCounts {
         Self::default()
     }
 
-    #[getter]
-    fn rows(&self) -> u64 {
-        self.0.rows.load(Ordering::Relaxed)
+    /// Rows, batches, bytes, nanoseconds and stale rows.
+    fn values(&self) -> [u64; 5] {
+        self.0.0.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
 
-    #[getter]
-    fn batches(&self) -> u64 {
-        self.0.batches.load(Ordering::Relaxed)
-    }
-
-    #[getter]
-    fn size(&self) -> u64 {
-        self.0.size.load(Ordering::Relaxed)
-    }
-
-    #[getter]
-    fn ns(&self) -> u64 {
-        self.0.ns.load(Ordering::Relaxed)
-    }
-
-    #[getter]
-    fn stale(&self) -> u64 {
-        self.0.stale.load(Ordering::Relaxed)
+    /// Add a batch of so many rows, if there are any, that took so many nanoseconds.
+    fn add(&self, rows: u64, size: u64, ns: u64) {
+        self.0.add([rows, u64::from(rows > 0), size, ns, 0]);
     }
 }
 
 impl Counts {
-    fn add(&self, rows: usize, size: usize, start: Instant) {
-        self.rows.fetch_add(rows as u64, Ordering::Relaxed);
-        self.batches.fetch_add(u64::from(rows > 0), Ordering::Relaxed);
-        self.size.fetch_add(size as u64, Ordering::Relaxed);
+    fn add(&self, more: [u64; 5]) {
+        for (count, more) in self.0.iter().zip(more) {
+            count.fetch_add(more, Ordering::Relaxed);
+        }
+    }
+
+    fn add_batch(&self, rows: usize, size: usize, start: Instant, stale: usize) {
         let ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.ns.fetch_add(ns, Ordering::Relaxed);
+        self.add([rows as u64, u64::from(rows > 0), size as u64, ns, stale as u64]);
     }
 }
 
@@ -117,20 +101,27 @@ impl ResidentStream {
     }
 
     /// Add the rows of `batch`, a `pyarrow.RecordBatch` of the output's columns and of those that the
-    /// conditions read.
+    /// conditions read, which are at `addresses`, less those in `stale`; both ascend.
     fn add(
         &mut self,
+        py: Python<'_>,
         batch: &Bound<'_, PyAny>,
+        addresses: &Bound<'_, PyAny>,
+        stale: &Bound<'_, PyAny>,
         conditions: Vec<Bound<'_, Predicate>>,
-        live: &LiveRows,
         counts: &StreamCounts,
     ) -> PyResult<()> {
         let rows = any_batch_from_python(batch)?;
+        let (addresses, stale) = (Numbers::<u64>::new(addresses)?, Numbers::<u64>::new(stale)?);
+        let (addresses, stale) = (addresses.slice(), stale.slice());
+        if addresses.len() != rows.num_rows() {
+            return Err(invalid("every row must have an address"));
+        }
         let compiled =
             conditions.iter().map(|condition| condition.get().compile(rows.schema_ref()));
         self.pieces.push(Piece {
             conditions: compiled.collect::<Result<_>>().map_err(python_error)?,
-            live: live.0.clone(),
+            live: py.detach(|| alive(addresses, stale)),
             size: batch_rows(&rows),
             counts: Arc::clone(&counts.0),
             rows,
@@ -169,7 +160,7 @@ impl ResidentStream {
             pieces: std::mem::take(&mut self.pieces).into_iter(),
             piece: None,
             next: 0,
-            columns: (0..self.columns).collect(),
+            columns: self.columns,
             remaining: self.limit,
             union: Arc::clone(&self.union),
             live: Arc::clone(&self.live),
@@ -191,7 +182,7 @@ pub struct Batches {
     piece: Option<Piece>,
     /// The first row of the piece that was not yielded.
     next: usize,
-    columns: Vec<usize>,
+    columns: usize,
     remaining: Option<usize>,
     union: Arc<Counts>,
     live: Arc<Counts>,
@@ -225,52 +216,26 @@ impl Batches {
         let rows = piece.rows.slice(self.next, count);
         let live = piece.live.as_ref().map(|live| live.slice(self.next, count));
         self.next += count;
-        let mut met = None;
-        for condition in &piece.conditions {
-            let flags = matches(condition.as_ref(), &rows)?;
-            met = Some(match met {
-                None => flags,
-                Some(before) => and(&before, &flags)?,
-            });
-        }
-        let met = met.map(|flags| match flags.null_count() {
-            0 => flags,
-            _ => prep_null_mask_filter(&flags),
-        });
-        let rows = rows.project(&self.columns)?;
-        let matching = met.as_ref().map_or(count, BooleanArray::true_count);
-        let size = rows.get_array_memory_size();
-        piece.counts.add(matching, size, start);
-        self.union.add(matching, size, start);
+        let matches = mask_of(&piece.conditions, &rows)?;
+        let matching = matches.as_ref().map_or(count, BooleanBuffer::count_set_bits);
+        let size: usize =
+            rows.columns()[..self.columns].iter().map(Array::get_array_memory_size).sum();
+        piece.counts.add_batch(matching, size, start, 0);
+        self.union.add_batch(matching, size, start, 0);
         let start = Instant::now();
-        let kept = match (met, live) {
-            (None, None) => None,
-            (Some(met), None) => Some(met),
-            (None, Some(live)) => Some(BooleanArray::new(live, None)),
-            (Some(met), Some(live)) => Some(BooleanArray::new(met.values() & &live, None)),
+        let mask = match (matches, live) {
+            (Some(matches), Some(live)) => Some(&matches & &live),
+            (matches, live) => matches.or(live),
         };
-        let mut rows = match kept {
-            Some(kept) if kept.true_count() < count => filtered(&rows, &kept)?,
-            _ => rows,
-        };
+        let mut rows = filtered(&rows, self.columns, mask)?;
         let stale = matching - rows.num_rows();
-        self.live.stale.fetch_add(stale as u64, Ordering::Relaxed);
         if let Some(remaining) = &mut self.remaining {
             rows = rows.slice(0, rows.num_rows().min(*remaining));
             *remaining -= rows.num_rows();
         }
-        self.live.add(rows.num_rows(), rows.get_array_memory_size(), start);
+        self.live.add_batch(rows.num_rows(), rows.get_array_memory_size(), start, stale);
         let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
         let schema = Arc::clone(&self.schema);
         Ok(RecordBatch::try_new_with_options(schema, rows.columns().to_vec(), &options)?)
     }
-}
-
-fn filtered(rows: &RecordBatch, kept: &BooleanArray) -> Result<RecordBatch> {
-    if rows.num_columns() == 0 {
-        return Ok(rows.slice(0, kept.true_count()));
-    }
-    let filter = FilterBuilder::new(kept);
-    let filter = if rows.num_columns() > 1 { filter.optimize() } else { filter };
-    Ok(filter.build().filter_record_batch(rows)?)
 }

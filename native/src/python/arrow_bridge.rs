@@ -6,6 +6,7 @@ use arrow::array::{
     Array, ArrayData, ArrayRef, RecordBatch, RecordBatchIterator, RecordBatchOptions, StructArray,
 };
 use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::error::ArrowError;
 use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi, to_ffi};
 use arrow::ffi_stream::FFI_ArrowArrayStream;
 use pyo3::exceptions::PyTypeError;
@@ -123,8 +124,17 @@ impl ArrowStream {
     ) -> PyResult<Bound<'py, PyCapsule>> {
         let _ = requested_schema;
         let batches = self.batches.clone().into_iter().map(Ok);
-        let reader = RecordBatchIterator::new(batches, Arc::clone(&self.schema));
-        let stream = FFI_ArrowArrayStream::new(Box::new(reader));
-        PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
+        stream_to_python(py, Arc::clone(&self.schema), batches)
     }
+}
+
+/// What `__arrow_c_stream__` returns.
+pub fn stream_to_python(
+    py: Python<'_>,
+    schema: SchemaRef,
+    batches: impl Iterator<Item = Result<RecordBatch, ArrowError>> + Send + 'static,
+) -> PyResult<Bound<'_, PyCapsule>> {
+    let reader = RecordBatchIterator::new(batches, schema);
+    let stream = FFI_ArrowArrayStream::new(Box::new(reader));
+    PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
 }

@@ -9,31 +9,6 @@ use crate::rows::places::place;
 /// Up to so many stale rows an address, walking along both is faster than searching.
 const MERGED: usize = 16;
 
-/// Which rows of a source live; None if all do.
-#[pyclass(frozen, module = "memwal_native")]
-pub struct LiveRows(pub Option<BooleanBuffer>);
-
-#[pymethods]
-impl LiveRows {
-    /// The rows at `addresses` live that are not in `stale`; both are ascending.
-    #[new]
-    fn new(
-        py: Python<'_>,
-        addresses: &Bound<'_, PyAny>,
-        stale: &Bound<'_, PyAny>,
-    ) -> PyResult<Self> {
-        let (addresses, stale) = (Numbers::<u64>::new(addresses)?, Numbers::<u64>::new(stale)?);
-        let (addresses, stale) = (addresses.slice(), stale.slice());
-        Ok(Self(py.detach(|| alive(addresses, stale))))
-    }
-
-    /// Without the first `rows`.
-    fn after(&self, rows: usize) -> Self {
-        let rest = |live: &BooleanBuffer| live.slice(rows, live.len().saturating_sub(rows));
-        Self(self.0.as_ref().map(rest))
-    }
-}
-
 /// Write a flag for every address, 0 for those in `stale`, which is sorted, else 1; count the ones.
 /// If all rows are live, nothing may have been written.
 #[pyfunction]
@@ -52,34 +27,8 @@ pub fn flag_live(
     Ok(py.detach(|| flag(addresses, stale, flags)))
 }
 
-/// Copy the values whose flag is 1 to the beginning of `kept`, which has room for them. A value has
-/// as many bytes as there are in `values` for each flag.
-#[pyfunction]
-pub fn compress(
-    py: Python<'_>,
-    values: &Bound<'_, PyAny>,
-    flags: &Bound<'_, PyAny>,
-    kept: &Bound<'_, PyAny>,
-) -> PyResult<()> {
-    let (values, flags) = (Numbers::<i8>::new(values)?, Numbers::<u8>::new(flags)?);
-    let mut kept = NumbersMut::<i8>::new(kept)?;
-    let (values, flags, kept) = (values.slice(), flags.slice(), kept.slice());
-    let width = values.len() / flags.len().max(1);
-    if values.len() != width * flags.len() {
-        return Err(invalid("the values must have the same width"));
-    }
-    let fits = py.detach(|| match width {
-        1 => copy::<1>(values, flags, kept),
-        2 => copy::<2>(values, flags, kept),
-        4 => copy::<4>(values, flags, kept),
-        8 => copy::<8>(values, flags, kept),
-        16 => copy::<16>(values, flags, kept),
-        _ => copy_rows(values, width, flags, kept),
-    });
-    fits.ok_or_else(|| invalid("more values are kept than there is room for"))
-}
-
-fn alive(addresses: &[u64], stale: &[u64]) -> Option<BooleanBuffer> {
+/// Which rows at `addresses` live that are not in `stale`, both ascending; None if all do.
+pub fn alive(addresses: &[u64], stale: &[u64]) -> Option<BooleanBuffer> {
     let (&first, &last) = (addresses.first()?, addresses.last()?);
     let end = stale.partition_point(|&row| row <= last);
     let near = &stale[stale[..end].partition_point(|&row| row < first)..end];
@@ -137,28 +86,4 @@ fn flag(addresses: &[u64], stale: &[u64], flags: &mut [u8]) -> usize {
         count += usize::from(!gone);
     }
     count
-}
-
-fn copy<const WIDTH: usize>(values: &[i8], flags: &[u8], kept: &mut [i8]) -> Option<()> {
-    let (values, _) = values.as_chunks::<WIDTH>();
-    let (kept, _) = kept.as_chunks_mut::<WIDTH>();
-    let (mut rows, mut count) = (values.iter().zip(flags), 0);
-    // Written whether it is kept or not: a branch that nobody can foretell costs more.
-    while count < kept.len() {
-        let Some((value, &flag)) = rows.next() else {
-            return Some(());
-        };
-        kept[count] = *value;
-        count += usize::from(flag != 0);
-    }
-    rows.all(|(_, &flag)| flag == 0).then_some(())
-}
-
-fn copy_rows(values: &[i8], width: usize, flags: &[u8], kept: &mut [i8]) -> Option<()> {
-    let rows = values.chunks_exact(width.max(1)).zip(flags).filter(|&(_, &flag)| flag != 0);
-    let mut room = kept.chunks_exact_mut(width.max(1));
-    for (row, _) in rows {
-        room.next()?.copy_from_slice(row);
-    }
-    Some(())
 }

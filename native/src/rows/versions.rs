@@ -2,17 +2,12 @@
 
 use std::sync::{PoisonError, RwLock, TryLockError};
 
-use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, make_array};
-use arrow::datatypes::{
-    DataType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type,
-    UInt64Type,
-};
 use hashbrown::HashMap;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBool, PyBytes};
 
-use crate::python::arrow_bridge::array_from_python;
-use crate::python::buffers::{bytes_of, invalid};
+use crate::python::buffers::bytes_of;
+use crate::rows::encoded::{Key, Keys, keys_from_python};
 
 const NONE: i64 = -1;
 const NEVER: i64 = i64::MAX;
@@ -30,7 +25,9 @@ pub struct KeyVersions {
 
 #[derive(Default)]
 struct Rows {
-    integers: HashMap<i64, i64>,
+    words: HashMap<u64, i64>,
+    /// The bytes of a word.
+    width: usize,
     texts: HashMap<Box<[u8]>, i64>,
     text_bytes: usize,
     links: Links,
@@ -58,7 +55,7 @@ impl KeyVersions {
     #[getter]
     fn nbytes(&self, py: Python<'_>) -> usize {
         self.ask(py, |rows| {
-            rows.integers.capacity() * (size_of::<i64>() + SLOT_BYTES)
+            rows.words.capacity() * (size_of::<u64>() + SLOT_BYTES)
                 + rows.texts.capacity() * (size_of::<Box<[u8]>>() + SLOT_BYTES)
                 + rows.text_bytes
                 + rows.links.previous.capacity() * ROW_BYTES
@@ -67,23 +64,27 @@ impl KeyVersions {
 
     /// Add the keys of the next rows.
     fn append(&self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<()> {
-        let keys = Keys::of(keys)?;
+        let keys = keys_from_python(keys)?;
         py.detach(|| {
             let mut rows = self.rows.write().unwrap_or_else(PoisonError::into_inner);
-            let Rows { integers, texts, text_bytes, links } = &mut *rows;
-            match &keys {
-                Keys::Integers(keys) => keys.iter().for_each(|&key| {
-                    links.push(integers.insert(key, links.end()));
-                }),
-                Keys::Texts(keys) => (0..keys.len()).for_each(|row| {
-                    let (key, end) = (text(keys, row), links.end());
-                    let before = texts.get_mut(key).map(|place| std::mem::replace(place, end));
-                    if before.is_none() {
-                        *text_bytes += key.len();
-                        texts.insert(key.into(), end);
+            if let Keys::Words(_, width) = keys {
+                rows.width = width;
+            }
+            let Rows { words, texts, text_bytes, links, .. } = &mut *rows;
+            for row in 0..keys.len() {
+                let end = links.end();
+                let before = match keys.at(row) {
+                    Key::Word(key) => words.insert(key, end),
+                    Key::Bytes(key) => {
+                        let before = texts.get_mut(key).map(|place| std::mem::replace(place, end));
+                        if before.is_none() {
+                            *text_bytes += key.len();
+                            texts.insert(key.into(), end);
+                        }
+                        before
                     }
-                    links.push(before);
-                }),
+                };
+                links.push(before);
             }
         });
         Ok(())
@@ -91,15 +92,19 @@ impl KeyVersions {
 
     /// The highest position of a key that is below `below`; -1 if there is none.
     fn last(&self, py: Python<'_>, key: &Bound<'_, PyAny>, below: i64) -> PyResult<i64> {
-        let integer = key.extract::<i64>().or_else(|_| key.extract::<u64>().map(|key| key as i64));
-        if let Ok(key) = integer {
-            return Ok(self.ask(py, |rows| rows.links.below(rows.integers.get(&key), below)));
+        if let Ok(key) = key.cast::<PyBool>() {
+            let key = [u8::from(key.is_true())];
+            return Ok(self.ask(py, |rows| rows.last(Key::Bytes(&key), below)));
+        }
+        let word = key.extract::<i64>().map(|key| key as u64).or_else(|_| key.extract::<u64>());
+        if let Ok(word) = word {
+            return Ok(self.ask(py, |rows| rows.last(Key::Word(rows.shortened(word)), below)));
         }
         let key = match key.extract::<&str>() {
             Ok(key) => key.as_bytes(),
             Err(_) => key.extract::<&[u8]>()?,
         };
-        Ok(self.ask(py, |rows| rows.links.below(rows.texts.get(key), below)))
+        Ok(self.ask(py, |rows| rows.last(Key::Bytes(key), below)))
     }
 
     /// `last` of every key, as the bytes of int64.
@@ -109,16 +114,9 @@ impl KeyVersions {
         keys: &Bound<'py, PyAny>,
         below: i64,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let keys = Keys::of(keys)?;
-        let found = py.detach(|| {
-            self.read(|rows| match &keys {
-                Keys::Integers(keys) => {
-                    keys.iter().map(|key| rows.links.below(rows.integers.get(key), below)).collect()
-                }
-                Keys::Texts(keys) => (0..keys.len())
-                    .map(|row| rows.links.below(rows.texts.get(text(keys, row)), below))
-                    .collect::<Vec<_>>(),
-            })
+        let keys = keys_from_python(keys)?;
+        let found: Vec<_> = py.detach(|| {
+            self.read(|rows| (0..keys.len()).map(|row| rows.last(keys.at(row), below)).collect())
         });
         Ok(bytes_of(py, &found))
     }
@@ -152,6 +150,21 @@ impl KeyVersions {
     }
 }
 
+impl Rows {
+    fn last(&self, key: Key<'_>, below: i64) -> i64 {
+        let newest = match key {
+            Key::Word(key) => self.words.get(&key),
+            Key::Bytes(key) => self.texts.get(key),
+        };
+        self.links.below(newest, below)
+    }
+
+    /// An integer as a word of the keys.
+    fn shortened(&self, word: u64) -> u64 {
+        word & u64::MAX >> (64 - 8 * self.width.clamp(1, 8))
+    }
+}
+
 impl Links {
     fn end(&self) -> i64 {
         self.previous.len() as i64
@@ -171,51 +184,5 @@ impl Links {
             place = self.previous[place as usize];
         }
         place
-    }
-}
-
-/// Keys as integers or as bytes.
-enum Keys {
-    Integers(Vec<i64>),
-    Texts(ArrayRef),
-}
-
-impl Keys {
-    /// An Arrow array of integers, booleans, strings or binary, without nulls.
-    fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let array = make_array(array_from_python(object)?);
-        Ok(match array.data_type() {
-            DataType::Int8 => integers::<Int8Type>(&array, i64::from),
-            DataType::Int16 => integers::<Int16Type>(&array, i64::from),
-            DataType::Int32 => integers::<Int32Type>(&array, i64::from),
-            DataType::Int64 => integers::<Int64Type>(&array, |key| key),
-            DataType::UInt8 => integers::<UInt8Type>(&array, i64::from),
-            DataType::UInt16 => integers::<UInt16Type>(&array, i64::from),
-            DataType::UInt32 => integers::<UInt32Type>(&array, i64::from),
-            DataType::UInt64 => integers::<UInt64Type>(&array, |key| key as i64),
-            DataType::Boolean => {
-                Self::Integers(array.as_boolean().values().iter().map(i64::from).collect())
-            }
-            DataType::Utf8
-            | DataType::LargeUtf8
-            | DataType::Binary
-            | DataType::LargeBinary
-            | DataType::FixedSizeBinary(_) => Self::Texts(array),
-            other => return Err(invalid(&format!("a column of type {other} can't be a key"))),
-        })
-    }
-}
-
-fn integers<T: ArrowPrimitiveType>(array: &ArrayRef, number: fn(T::Native) -> i64) -> Keys {
-    Keys::Integers(array.as_primitive::<T>().values().iter().map(|&key| number(key)).collect())
-}
-
-fn text(keys: &ArrayRef, row: usize) -> &[u8] {
-    match keys.data_type() {
-        DataType::Utf8 => keys.as_string::<i32>().value(row).as_bytes(),
-        DataType::LargeUtf8 => keys.as_string::<i64>().value(row).as_bytes(),
-        DataType::Binary => keys.as_binary::<i32>().value(row),
-        DataType::LargeBinary => keys.as_binary::<i64>().value(row),
-        _ => keys.as_fixed_size_binary().value(row),
     }
 }

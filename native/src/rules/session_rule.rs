@@ -21,7 +21,6 @@ use pyo3::types::PyCapsule;
 use crate::mount::ffi_plan::make_lean;
 use crate::python::errors::guarded;
 use crate::rules::copied_conditions::check_copies;
-use crate::rules::nearest_rows::with_nearest_rows;
 use crate::rules::unpushed_filters::substitute;
 
 const NAME: &str = "memwal";
@@ -111,8 +110,5 @@ fn optimized(plan: &FFI_ExecutionPlan) -> FFI_Result<FFI_ExecutionPlan> {
 /// The plan to run instead, if there is one.
 fn changed(plan: &FFI_ExecutionPlan) -> Result<Option<FFI_ExecutionPlan>> {
     check_copies(plan)?;
-    match substitute(plan, plan, None)? {
-        Some(other) => Ok(Some(make_lean(other))),
-        None => with_nearest_rows(plan),
-    }
+    Ok(substitute(plan, plan, None)?.map(make_lean))
 }

@@ -8,6 +8,7 @@ use datafusion_common::Result;
 use datafusion_ffi::execution_plan::FFI_ExecutionPlan;
 use datafusion_ffi::physical_expr::FFI_PhysicalExpr;
 use datafusion_ffi::util::FFI_Result;
+use datafusion_physical_plan::ExecutionPlan;
 use stabby::vec::Vec as FfiVec;
 
 use crate::host::plan::{WITH_SUBQUERIES, children_of, expressions_of, name_of, own, schema_of};
@@ -43,7 +44,7 @@ pub fn substitute(
     whole: &FFI_ExecutionPlan,
     part: &FFI_ExecutionPlan,
     above: Option<&Above>,
-) -> Result<Option<Arc<MountedExec>>> {
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     if let Some(own) = own(part)?
         && let Some(scan) = own.downcast_ref::<MountedExec>()
     {

@@ -8,8 +8,9 @@ use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use pyo3::prelude::*;
 
-use crate::sql::query::is_blank;
-use crate::sql::reader::{Reader, Source, precedence};
+use crate::sql::reader::{Reader, precedence};
+use crate::sql::source::Source;
+use crate::sql::tokens::is_blank;
 use crate::sql::tree::{Expression, Part};
 
 /// `left <-> right`, or another of the operators.

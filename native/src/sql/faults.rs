@@ -9,7 +9,7 @@ use datafusion_sql::sqlparser::ast::{
 };
 
 use crate::sql::memberships::Names;
-use crate::sql::reader::Source;
+use crate::sql::source::Source;
 use crate::sql::tables::normal;
 
 const SET_ALL: &str = "DataFusion computes EXCEPT ALL and INTERSECT ALL wrongly: leave out ALL, or \

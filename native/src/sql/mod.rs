@@ -3,12 +3,14 @@
 pub mod changes;
 pub mod definitions;
 pub mod depth;
+pub mod distance_orders;
 pub mod distances;
 pub mod faults;
 pub mod memberships;
 pub mod parser;
 pub mod query;
 pub mod reader;
+pub mod source;
 pub mod statement;
 pub mod tables;
 pub mod text;
@@ -38,6 +40,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<query::Argument>()?;
     module.add_class::<query::Past>()?;
     module.add_class::<query::Search>()?;
+    module.add_class::<distance_orders::DistanceOrder>()?;
     module.add_class::<distances::Distance>()?;
     module.add_class::<distances::Operand>()?;
     module.add_class::<definitions::AlterTable>()?;

@@ -7,6 +7,7 @@ use datafusion_execution::config::SessionConfig;
 use datafusion_ffi::df_result;
 use datafusion_ffi::execution::FFI_TaskContextProvider;
 use datafusion_sql::parser::DFParserBuilder;
+use datafusion_sql::planner::NullOrdering;
 use datafusion_sql::sqlparser::dialect::GenericDialect;
 use datafusion_sql::sqlparser::tokenizer::{TokenWithSpan, Tokenizer, TokenizerError};
 use pyo3::exceptions::PyValueError;
@@ -16,7 +17,7 @@ use pyo3::types::PyCapsule;
 use crate::python::errors::{guarded, python_error};
 use crate::sql::depth::is_too_deep;
 use crate::sql::distances::{Distance, distances};
-use crate::sql::reader::Source;
+use crate::sql::source::Source;
 use crate::sql::statement::{SqlQuery, SqlStatement, query, statement};
 use crate::sql::text::{SqlText, Tree};
 use crate::sql::tokens::{Found, placed};
@@ -35,6 +36,7 @@ const OTHER_DIALECT: &str = "statements are read in DataFusion's default dialect
 pub struct SqlParser {
     normalizes: bool,
     merges_piecewise: bool,
+    null_ordering: NullOrdering,
 }
 
 #[pymethods]
@@ -53,7 +55,11 @@ impl SqlParser {
         if options.dialect != Dialect::Generic {
             return Err(PyValueError::new_err(format!("{OTHER_DIALECT} '{}'", options.dialect)));
         }
-        Ok(Self { normalizes: options.enable_ident_normalization, merges_piecewise })
+        Ok(Self {
+            normalizes: options.enable_ident_normalization,
+            merges_piecewise,
+            null_ordering: options.default_null_ordering.as_str().into(),
+        })
     }
 
     /// Whether names that are not quoted are in lower case.
@@ -85,7 +91,7 @@ impl SqlParser {
     /// A text that DataFusion reads; `searches` are the names of functions that search.
     fn query(&self, sql: &str, searches: Vec<String>) -> PyResult<SqlQuery> {
         let (source, tokens) = self.tokenized(sql)?;
-        query(&source, tokens, &searches)
+        query(&source, tokens, &searches, self.null_ordering)
     }
 
     /// The distance operators of a text.
@@ -102,7 +108,7 @@ impl SqlParser {
         };
         let parser = || DFParserBuilder::new(tokens).with_dialect(&GenericDialect {}).build();
         let parsed = guarded(|| parser()?.parse_into_expr());
-        Ok(parsed.ok().map(|parsed| SqlText { tree: Tree::Expression(parsed.expr) }))
+        Ok(parsed.ok().map(|parsed| SqlText { tree: Tree::Expression(Box::new(parsed.expr)) }))
     }
 }
 

@@ -4,7 +4,8 @@ use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use pyo3::prelude::*;
 
-use crate::sql::reader::Source;
+use crate::sql::source::Source;
+use crate::sql::tokens::is_blank;
 
 /// A clause `[FOR] VERSION | TIMESTAMP AS OF value`.
 #[pyclass(frozen, get_all, skip_from_py_object, module = "memwal_native")]
@@ -41,10 +42,6 @@ pub struct Argument {
     pub string: Option<String>,
     /// The parameters in it: their names, and their places in its text.
     pub parameters: Vec<(String, usize, usize)>,
-}
-
-pub fn is_blank(token: &TokenWithSpan) -> bool {
-    matches!(token.token, Token::Whitespace(_))
 }
 
 fn keyword(token: Option<&TokenWithSpan>) -> Keyword {
@@ -178,9 +175,9 @@ pub fn searches(source: &Source, tokens: &[TokenWithSpan], names: &[String]) -> 
         }
         let Some(last) = closing(&at, place + 1).filter(|last| *last > place + 2) else { continue };
         let mut arguments = Vec::new();
-        let mut first = place + 2;
+        let mut start = place + 2;
         let mut open = 0_usize;
-        for end in first..=last {
+        for end in place + 2..=last {
             match tokens[end].token {
                 Token::LParen | Token::LBracket | Token::LBrace => open += 1,
                 Token::RParen | Token::RBracket | Token::RBrace if end < last => {
@@ -189,8 +186,8 @@ pub fn searches(source: &Source, tokens: &[TokenWithSpan], names: &[String]) -> 
                 _ => {}
             }
             if end == last || (open == 0 && tokens[end].token == Token::Comma) {
-                arguments.push(argument(source, &tokens[first..end]));
-                first = end + 1;
+                arguments.push(argument(source, &tokens[start..end]));
+                start = end + 1;
             }
         }
         calls.push(Search {

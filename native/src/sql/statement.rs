@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use datafusion_common::DataFusionError;
 use datafusion_sql::parser::DFParserBuilder;
+use datafusion_sql::planner::NullOrdering;
 use datafusion_sql::sqlparser::dialect::GenericDialect;
 use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::parser::ParserError;
@@ -12,12 +13,15 @@ use pyo3::exceptions::{PyRecursionError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::python::errors::guarded;
+use crate::sql::distance_orders::{DistanceOrder, DistanceOrders};
 use crate::sql::faults::Faults;
 use crate::sql::memberships::Misread;
-use crate::sql::query::{Past, Search, is_blank, misread_past, searches, without_past};
-use crate::sql::reader::{Parsed, Reader, Source};
+use crate::sql::query::{Past, Search, misread_past, searches, without_past};
+use crate::sql::reader::{Parsed, Reader};
+use crate::sql::source::Source;
 use crate::sql::tables::{Placed, Tables};
 use crate::sql::text::Tree;
+use crate::sql::tokens::is_blank;
 use crate::sql::tree::{Call, Part, Transaction, Variable};
 
 /// A statement.
@@ -51,6 +55,8 @@ pub struct SqlQuery {
     pub refused: Vec<&'static str>,
     /// The places after columns that need an alias.
     pub unnamed: Vec<usize>,
+    /// The queries that sort the rows of one table by a distance, and keep the first few.
+    pub distance_orders: Vec<DistanceOrder>,
 }
 
 const SEVERAL: &str = "give one statement at a time: another one begins after this";
@@ -83,6 +89,7 @@ pub fn query(
     source: &Arc<Source>,
     tokens: Vec<TokenWithSpan>,
     names: &[String],
+    null_ordering: NullOrdering,
 ) -> PyResult<SqlQuery> {
     let searches = searches(source, &tokens, names);
     let whole = tokens.clone();
@@ -99,8 +106,17 @@ pub fn query(
     let mut faults = Faults::new(source);
     let _ = tree.visit(&mut faults);
     let Faults { refused, unnamed, .. } = faults;
-    let misread = misread.found;
-    Ok(SqlQuery { tables: tables.placed(), pasts, searches, misread, refused, unnamed })
+    let mut orders = DistanceOrders::new(source, null_ordering);
+    let _ = tree.visit(&mut orders);
+    Ok(SqlQuery {
+        tables: tables.placed(),
+        pasts,
+        searches,
+        misread: misread.found,
+        refused,
+        unnamed,
+        distance_orders: orders.found,
+    })
 }
 
 pub fn statement(

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use datafusion_sql::sqlparser::ast::{Ident, ObjectName, Query, TableFactor, Visitor};
 
-use crate::sql::reader::Source;
+use crate::sql::source::Source;
 
 /// (start, end, parts, whether an alias may follow): places are in characters.
 pub type Placed = (usize, usize, Vec<String>, bool);

@@ -15,7 +15,7 @@ pub struct SqlText {
 /// Statements, or one expression.
 pub enum Tree {
     Statements(Vec<Statement>),
-    Expression(Expr),
+    Expression(Box<Expr>),
 }
 
 impl Tree {

@@ -5,6 +5,10 @@ use datafusion_sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 /// (kind, value, start, end): places are in characters.
 pub type Found = (&'static str, String, usize, usize);
 
+pub fn is_blank(token: &TokenWithSpan) -> bool {
+    matches!(token.token, Token::Whitespace(_))
+}
+
 /// The tokens of a text, without blanks and comments.
 pub fn placed(sql: &str, tokens: Vec<TokenWithSpan>) -> Vec<Found> {
     let lines = Lines::of(sql);

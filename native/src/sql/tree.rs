@@ -7,7 +7,7 @@ use std::sync::Arc;
 use datafusion_sql::sqlparser::ast::{Expr, Query, Visit, Visitor};
 use pyo3::prelude::*;
 
-use crate::sql::reader::Source;
+use crate::sql::source::Source;
 
 /// Shows a tree as text with all of its fields.
 macro_rules! shown {

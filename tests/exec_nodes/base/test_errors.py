@@ -13,6 +13,7 @@ from uuid import UUID
 import pytest
 
 import memwal_sql as mw
+from memwal_sql import errors
 from memwal_sql.statements.queries.places import StatementError
 from memwal_sql.storage.region.manifest import RegionManifest
 
@@ -51,3 +52,20 @@ def test_every_error_survives_with_its_attributes(text: str) -> None:
         found = again(error)
         assert (type(found), found.args, str(found)) == (kind, error.args, str(error))
         assert found.__dict__ == error.__dict__
+
+
+def test_the_module_shows_the_tree() -> None:
+    shown: dict[str, str] = {}
+    above: list[str] = []
+    for line in (errors.__doc__ or "").split("\n"):
+        if line.startswith("    ") and "Error" in line:
+            depth, name = (len(line) - len(line.lstrip())) // 4 - 1, line.split()[0]
+            above[depth:] = [name]
+            shown[name] = above[depth - 1] if depth else ""
+    public = {name for name in (*mw.__all__, *errors.__all__) if name.endswith("Error")}
+    assert shown.keys() == public
+    kinds = {kind.__name__: kind for kind in tree()}
+    assert shown.pop("MemWalError") == ""
+    assert {name: kinds[name].__base__ for name in shown} == {
+        name: kinds[above] for name, above in shown.items()
+    }

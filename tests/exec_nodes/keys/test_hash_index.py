@@ -40,7 +40,7 @@ def batch(numbers: list[int], kind: pa.DataType = pa.int64()) -> KeyBatch:  # no
     return KeyBatch(pa.table(of_keys, [str(place) for place in range(len(of_keys))]))
 
 
-@settings(max_examples=150 * SOAK, deadline=None)
+@settings(max_examples=100 * SOAK, deadline=None)
 @given(
     st.lists(st.lists(keys, max_size=8), min_size=1, max_size=20),
     st.sampled_from(KINDS),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from exec_nodes.base.columns import ROW_ADDRESS_FIELD
 from exec_nodes.lance.deletion_files import deleted_offsets
 from exec_nodes.lance.fragments import counted_addresses, live_addresses
 from exec_nodes.lance.scan import read_table, scan_dataset
+from tests.soak import usual
 
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
 FORMATS: list[dict[str, Any]] = [
@@ -41,9 +43,13 @@ def scanned(found: Any, fragments: list[Any] | None, limit: int | None = None) -
     return pa.Table.from_batches(batches)
 
 
+CHOICES = (None, slice(1, None), slice(None, None, 2))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("rows_a_file", [300_000, 70_000, 500])
-@pytest.mark.parametrize("chosen", [None, slice(1, None), slice(None, None, 2)])
+@pytest.mark.parametrize(
+    ("rows_a_file", "chosen"), usual([*product((300_000, 70_000, 500), CHOICES)], 5)
+)
 def test_addresses_of_whole_fragments(
     tmp_path: Path, rows_a_file: int, chosen: slice | None
 ) -> None:

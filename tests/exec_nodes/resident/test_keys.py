@@ -140,6 +140,11 @@ def test_many_keys_are_found_among_sorted_ones(tmp_path: Path, spread: str) -> N
                 if key in asked
             ]
             assert rows.tolist() == sorted(expected), (kind, sought)
+            key_at = dict(zip(stored["_rowaddr"].to_pylist(), own, strict=True))
+            each_row = read(dataset).find_each(column)
+            assert each_row is not None and sorted(each_row[0].tolist()) == sorted(expected)
+            for address, position in zip(*map(np.ndarray.tolist, each_row), strict=True):
+                assert key_at[address] == sought[position], (kind, sought)
         pairs = sorted(zip(own, stored["_rowaddr"].to_pylist(), strict=True))
         for low in (own[0] - 1, own[0], own[-1], 1 - 2**63, 0):
             for high in (low, low + 5, low + 60, 2**64):
@@ -147,6 +152,30 @@ def test_many_keys_are_found_among_sorted_ones(tmp_path: Path, spread: str) -> N
                 rows = read(dataset).within(low, high)
                 many = len(expected) * Admission.taken > len(own)
                 assert (None if rows is None else rows.tolist()) == (None if many else expected)
+
+
+@pytest.mark.parametrize("gone", ["id < 100", "id % 3 = 0", "id > 60", "id < 1000"])
+def test_many_keys_are_found_in_the_fragments_and_rows_that_a_version_has(
+    tmp_path: Path, gone: str
+) -> None:
+    """By keys of an earlier version, which had all of its rows and none of the new ones."""
+    cache, first = ResidentStore(), _dataset(tmp_path / "t", pa.array(range(200)))
+    read(first, cache)
+    first.delete(gone)
+    second = lance.write_dataset(
+        pa.table({"id": [-1, 300], "val": [-1, 300]}), tmp_path / "t", mode="append"
+    )
+    for dataset in (first, second):
+        sought = pa.array([300, 199, 5, 61, 61, -1, 150, 400])
+        found_rows = read(dataset, cache).find_each(sought)
+        assert found_rows is not None
+        addresses, positions = found_rows
+        stored = dataset.scanner(columns=["id"], with_row_address=True).to_table()
+        at = dict(zip(stored["id"].to_pylist(), stored["_rowaddr"].to_pylist(), strict=True))
+        keys = sought.take(pa.array(positions)).to_pylist()
+        assert dict(zip(keys, addresses.tolist(), strict=True)) == {
+            key: at[key] for key in sought.to_pylist() if key in at
+        }
 
 
 def _whole(kind: pa.DataType) -> pa.DataType:

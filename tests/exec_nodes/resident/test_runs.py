@@ -229,7 +229,7 @@ def test_what_is_evicted_with_its_table_is_read_again(table: Table) -> None:
     version = table.at()
     version.extend()
     gone = ref(version.runs.coverage().runs[0].run)
-    table.store.evict(version.source.place)
+    table.store.evict(version.source.uri)
     gc.collect()
     assert gone() is None
     assert version.runs.coverage().unread_rows == 30

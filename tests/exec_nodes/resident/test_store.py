@@ -64,6 +64,38 @@ def test_a_smaller_budget_holds_at_once() -> None:
     assert [one.owners for one in store.all_keys()] == [("c",), ("d",)]
 
 
+def test_an_artefact_that_grows_makes_room_and_goes_where_it_is_too_large() -> None:
+    store = ResidentStore(max_bytes=4 * (ENTRY_BYTES + 100))
+    for name in "abcd":
+        store.put(key(name), name, 100)
+    assert store.resize(key("d"), 300)
+    assert store.get(key("a")) is None
+    assert store.nbytes == store.kinds()["keys"].bytes == 3 * ENTRY_BYTES + 500
+    assert not store.resize(key("a"), 1)
+    assert store.resize(key("d"), store.largest + 1)
+    assert store.all_keys() == [key("b"), key("c")]
+    assert store.nbytes == 2 * (ENTRY_BYTES + 100)
+
+
+def test_whoever_has_the_memory_of_an_artefact_lets_it_go_when_it_is_evicted() -> None:
+    ways: list[Callable[[ResidentStore], object]] = [
+        lambda store: [store.put(key(name), name, 900) for name in "bc"],
+        lambda store: store.put(key("a"), "other", 10),
+        lambda store: store.resize(key("a"), store.largest + 1),
+        lambda store: store.evict("a"),
+        lambda store: store.evict_where("keys", lambda key: True),
+        lambda store: setattr(store, "max_bytes", 100),
+    ]
+    for way in ways:
+        store, gone = ResidentStore(max_bytes=4_000), list[object]()
+        # It may ask the store, and evict others.
+        store.put(key("a"), "a", 900, lambda: gone.append(store.kinds()))  # noqa: B023
+        way(store)
+        assert len(gone) == 1
+    store.put(key("large"), "large", store.largest + 1, partial(gone.append, "large"))
+    assert gone[1:] == ["large"]
+
+
 def test_a_missing_artefact_is_made_once_and_an_error_is_not_kept() -> None:
     store, calls = ResidentStore(), []
 
@@ -237,6 +269,7 @@ def test_an_interrupt_at_any_step_leaves_a_store_that_goes_on() -> None:
         "put": lambda store: store.put(second, "two", 50),
         "put in place": lambda store: store.put(first, "two", 50),
         "put that evicts": lambda store: store.put(second, "two", 9_000),
+        "resize": lambda store: store.resize(first, 9_000),
         "evict": lambda store: store.evict(("table", "a")),
         "evict_where": lambda store: store.evict_where("kind", lambda key: True),
     }

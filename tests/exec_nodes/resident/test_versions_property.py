@@ -294,7 +294,7 @@ class Reader:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4 * SOAK))
+@pytest.mark.parametrize("seed", range(3 * SOAK))
 def test_what_is_resident_equals_a_fresh_read(tmp_path: Path, seed: int, within: Any) -> None:
     table = Table(tmp_path, seed)
     within(Wear.set(most_runs=table.random.choice([2, 8])))

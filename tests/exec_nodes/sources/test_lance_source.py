@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from operator import call
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -38,17 +39,22 @@ def keys(*values: int) -> KeyBatch:
     return KeyBatch(pa.table({"id": pa.array(values, pa.int64())}))
 
 
-@pytest.fixture(params=["decoded", "through Lance"])
+@pytest.fixture(params=["decoded", "through Lance", "by keys in memory"])
 def small(request: pytest.FixtureRequest, within: Any) -> None:
-    """Generations are read both ways: kept decoded, and scanned by Lance."""
+    """Generations are read in each way: kept decoded, scanned by Lance, and by keys and columns
+    that are kept from the first lookup on."""
     if request.param != "decoded":
         within(Admission.set(small=-1))
+    if request.param == "by keys in memory":
+        within(Admission.set(lookup=1 << 30, fetch=1 << 30))
+        within(background_by(call))
 
 
 @pytest.mark.usefixtures("small")
 def test_take_and_last_find_the_last_row_of_each_key(tmp_path: Path) -> None:
     writes = [(1, 1), (2, 2), (1, 3), (4, DELETED)]
-    for source in (lance_generation(tmp_path, writes, 1), memtable(writes, 1)):
+    generation = lance_generation(tmp_path, writes, 1)
+    for source in (generation, generation, generation, memtable(writes, 1)):
         found = source.take(keys(4, 9, 1, 2, 1), ["val"])
         rows = {
             position: (value, deleted)

@@ -234,7 +234,7 @@ def test_a_collector_sees_a_checkpoint_that_is_made_while_it_works(
     with table.writer() as writer:
         writer.upsert(rows(2, 5, 2))
         old = mw.open_table(table.uri)
-        pinned = old._collector.pin("strong")
+        pinned = old.collector.pin("strong")
         writer.flush()
     merge_all(table)
     expected = {0: 1, 1: 1, 2: 2, 3: 2, 4: 2, 5: 2}
@@ -249,7 +249,7 @@ def test_a_collector_sees_a_checkpoint_that_is_made_while_it_works(
 
         def put_if_absent(self, path: str, data: bytes) -> bool:
             if "/collected/" in path and not made:
-                monkeypatch.setattr(old._collector, "pin", lambda consistency: pinned)
+                monkeypatch.setattr(old.collector, "pin", lambda consistency: pinned)
                 made.append(old.checkpoint("c"))
             return store.put_if_absent(path, data)
 
@@ -331,3 +331,20 @@ def test_nothing_appears_beside_a_folder_whose_name_uris_encode(tmp_path: Path, 
     table.drop_checkpoint("before")
     assert list(table.tags) == []
     assert os.listdir(tmp_path) == [name]
+
+
+def test_a_tag_whose_put_was_answered_by_an_error_is_taken(tmp_path: Path) -> None:
+    """A client that tries a put again is told that the tag is there. One of another version is not
+    ours."""
+    table = create(tmp_path)
+    flush(table, rows(0, 9, 1))
+    dataset = lance.dataset(table.uri)
+    dataset.tags.create("memwal_sql.checkpoint.then.1", dataset.version)
+    table.checkpoint("then")
+    assert values(mw.open_table(table.uri, checkpoint="then")) == values(table)
+    merge_all(table)
+    dataset.tags.create("memwal_sql.checkpoint.other.1", 1)
+    with pytest.raises(mw.RetryError, match=r"make the checkpoint again: .*already exists"):
+        table.checkpoint("other")
+    assert table.checkpoints()["name"].to_pylist() == ["then"]
+    table.checkpoint("other")

@@ -298,7 +298,7 @@ BESIDE: dict[str, Callable[[mw.Table], object]] = {
 
 @pytest.mark.parametrize(
     ("name", "step"),
-    usual([*product(BESIDE, STEPS)], 8),
+    usual([*product(BESIDE, STEPS)], 6),
 )
 def test_whoever_comes_second_looks_again(
     tmp_path: Path, within: Any, name: str, step: str

@@ -403,7 +403,7 @@ def test_many_files_take_few_requests_and_a_base_version_is_read_once(tmp_path: 
         table = create(tmp_path / str(generations))
         flush(table, *(rows(0, 2, n) for n in range(generations)))
         merge_all(table)
-        context, calls = table._context, list[tuple[str, str]]()
+        context, calls = table.context, list[tuple[str, str]]()
 
         def note(operation: str, path: str, call: Call, calls: Any = calls) -> Any:
             calls.append((operation, path))

@@ -37,7 +37,7 @@ from tests.maintain.merging_tables import (
     write_generations,
 )
 from tests.model.merging import details_of, manifests, merged_generations
-from tests.soak import SOAK
+from tests.soak import IS_SOAK, SOAK
 
 Step = Callable[[], object]
 TEXT_KEYS = pa.schema([("id", pa.string()), ("val", pa.int64())])
@@ -114,7 +114,7 @@ def random_table(folder: Path, rng: Random) -> tuple[mw.Table, Any]:
     return table, key
 
 
-@pytest.mark.parametrize("seed", range(6 * SOAK))
+@pytest.mark.parametrize("seed", range(4 * SOAK))
 def test_a_shared_merge_leaves_what_a_merge_leaves(tmp_path: Path, seed: int) -> None:
     rng = Random(seed)
     table, key = random_table(tmp_path, rng)
@@ -164,9 +164,9 @@ def test_the_work_of_a_task_falls_with_their_number(tmp_path: Path) -> None:
     assert most == [[3500, 6000], [1750, 3000], [875, 1500]]
 
 
-def merge_a_part(table: mw.Table, *, erased: bool = False, old: bool = False) -> Step:
+def merge_a_part(table: mw.Table, *, erased: bool = False) -> Step:
     """Another merger, which dies after its second pass: with `erased`, an index commit from the
-    version before the first one has erased its marks; an `old` one made no version before that."""
+    version before the first one has erased its marks."""
 
     def passes() -> None:
         merge, before = PassWriter._execute, list[Any]()
@@ -179,8 +179,6 @@ def merge_a_part(table: mw.Table, *, erased: bool = False, old: bool = False) ->
 
         with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(PassWriter, "_execute", dies)
-            if old:
-                patch.setattr(PassWriter, "fence", lambda _: None)
             merger_of(mw.open_table(table.uri), SMALL_PASS)()
         if erased:
             marks = merged_generations(table.uri)
@@ -195,7 +193,6 @@ OTHERS: dict[str, Callable[[mw.Table], Step]] = {
     "merges all in tasks": lambda table: Tasks(mw.open_table(table.uri)).merge,
     "merges a part": merge_a_part,
     "merges a part, erased": partial(merge_a_part, erased=True),
-    "merges a part, by 0.1.0": partial(merge_a_part, old=True),
     "compacts": lambda table: mw.open_table(table.uri).compact,
     "builds an index": lambda table: lambda: table.create_index("val", "BTREE"),
     "records the regions": lambda table: mw.open_table(table.uri).snapshot_regions,
@@ -256,15 +253,20 @@ def before_commit(name: str, number: int, step: Step) -> Iterator[None]:
     assert left[0] <= 0
 
 
-@each(
-    "commit, name",
-    [
+# Who merges does so before each commit of the last two. All else is done before one of them, and
+# in a soak before both.
+BETWEEN = [
+    *product(COMMITS[:1], ("merges all", "merges a part")),
+    *(
         (commit, name)
-        for commit in COMMITS
-        for name in OTHERS
-        if commit != COMMITS[0] or name in ("merges all", "merges a part")
-    ],
-)
+        for place, name in enumerate(OTHERS)
+        for turn, commit in enumerate(COMMITS[1:])
+        if name.startswith("merges") or IS_SOAK or (place + turn) % 2
+    ),
+]
+
+
+@each("commit, name", BETWEEN)
 def test_whatever_others_commit_in_between_stays(
     tmp_path: Path, waiting: str, commit: tuple[str, int], name: str
 ) -> None:

@@ -21,7 +21,7 @@ import pytest
 
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.keys.sql import key_condition
-from memwal_sql.index.create import SCALAR_KINDS
+from memwal_sql.index.kinds import SCALAR_KINDS
 from planner.predicates.expr import And, Compare, In, Like, Literal, Not, Operand, Predicate
 from planner.predicates.lance_filter import lance_filter
 from tests.each import each

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.bulk.publish_region import PublishLimits
+from memwal_sql.bulk.read import LogLimits
 from memwal_sql.bulk.rows import RowForm
 from memwal_sql.state.batch_marks import BatchMark
 from memwal_sql.state.memtable import memtable_schema
@@ -407,9 +407,9 @@ def test_batches_that_spark_publishes_are_in_the_feed(table: Any) -> None:
 
     def publish(number: int, data: pa.Table, most_in_wal: int) -> None:
         for publisher in (stream, table.publisher()):  # the second is a replay elsewhere
-            publisher._limits = PublishLimits(rows=most_in_wal)
             task = table.stager("job", RowForm()).stage(data.to_batches())
-            publisher.publish([task], BatchMark("query", number))
+            with LogLimits.set(rows=most_in_wal):
+                publisher.publish([task], BatchMark("query", number))
 
     expected: list[Change] = []
     seen: list[Change] = []

@@ -38,10 +38,11 @@ _RUNNER = "CoarseGrainedExecutorBackend" if IS_SOAK else "pyspark.daemon pyspark
 
 
 def kill_with_children(process: psutil.Process) -> None:
-    """The process and what it has started, at once."""
-    for one in [process, *process.children(recursive=True)]:
-        with suppress(psutil.NoSuchProcess):
-            one.send_signal(signal.SIGKILL)
+    """The process and what it has started, at once; without an error if it has ended already."""
+    with suppress(psutil.NoSuchProcess):
+        for one in [process, *process.children(recursive=True)]:
+            with suppress(psutil.NoSuchProcess):
+                one.send_signal(signal.SIGKILL)
 
 
 def runners() -> list[psutil.Process]:

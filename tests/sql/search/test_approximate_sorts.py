@@ -33,7 +33,7 @@ def test_with_every_partition_it_is_what_the_exact_sort_gives(
     lance.write_dataset(rows(np.arange(ROWS)), folder)
     lance.dataset(folder).create_index("v", "IVF_FLAT", num_partitions=4)
     table = mw.enable(folder, primary_key="id")
-    context = datafusion.SessionContext()
+    context = mw.SessionContext()
     settings = IndexUse.set(few_least=0, few_most=0, probes=ALL_PROBES)
     with table.writer() as writer, another_store(0), settings:
         writer.upsert(rows(rng.permutation(ROWS)[:100]))

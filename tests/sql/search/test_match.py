@@ -211,7 +211,7 @@ def test_an_index_answers_as_the_texts_do(tmp_path: Path, seed: int, small: int)
     texts = Texts(tmp_path / "t", {})
     rng, table, writer = Random(seed), texts.table, texts.writer
     with Admission.set(small=small, fetch=0):
-        for _ in range(14):
+        for _ in range(10):
             begin = rng.randrange(80)
             match rng.randrange(6):
                 case 0 | 1:
@@ -226,7 +226,7 @@ def test_an_index_answers_as_the_texts_do(tmp_path: Path, seed: int, small: int)
                     table.merge()
                 case 5:
                     table.build_indexes()
-            for _ in range(3):
+            for _ in range(2):
                 words = " ".join(rng.choices(WORDS, k=rng.randrange(1, 4)))
                 ids = texts.ids(f"match(body, '{words}')")
                 assert ids == texts.expected(words) == texts.ids(f"match(body, '{words}') IS TRUE")

@@ -10,7 +10,7 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.statements import run
 from memwal_sql.statements.changes.change import Change
-from tests.soak import usual
+from tests.soak import in_turns
 from tests.statements.beside_duckdb import SCHEMA
 from tests.statements.conftest import Meanwhile
 
@@ -68,8 +68,8 @@ def test_a_statement_is_done_once_or_says_what_is_to_be_done_first(
     other = ctx if by == "same" else datafusion.SessionContext()
     mw.register(other, "t", mw.open_table(uri) if "own" in by else table, "eventual")
     change_of = run._change
-    statements = [*enumerate(STATEMENTS.items())]
-    for place, (statement, expected) in usual(statements, 5):
+    turn = 3 * CHANGES.index((change, by)) + moment
+    for place, (statement, expected) in in_turns([*enumerate(STATEMENTS.items())], turn, 5):
         mw.sql(ctx, "TRUNCATE t")
         names = [name for name in OLD if name in table.schema.names]
         given = ", ".join(["tenant", "id", "n", *names])

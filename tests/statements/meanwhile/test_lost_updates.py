@@ -11,6 +11,7 @@ import datafusion
 import pytest
 
 import memwal_sql as mw
+from memwal_sql.statements.changes.reading import _MOST_NEAR
 from tests.soak import usual
 from tests.statements.beside_duckdb import live
 from tests.statements.conftest import Meanwhile
@@ -113,6 +114,19 @@ def test_no_update_is_lost_to_one_that_came_meanwhile(
             if "RETURNING" in statement:
                 answered = sorted((row["id"], row["n"]) for row in answer)
                 assert answered == [(key, n) for key, (n, _) in rows.items()], statement
+
+
+def test_neither_few_lost_keys_nor_many_are_updated_twice(
+    table: mw.Table, ctx: datafusion.SessionContext, meanwhile: Meanwhile
+) -> None:
+    """A list of few is planned for, many are compared with what the query finds."""
+    for lost in (1, _MOST_NEAR, _MOST_NEAR + 1, 300):
+        mw.sql(ctx, "INSERT INTO t SELECT 'a', value, 0, 'x' FROM range(300)")
+        meanwhile(f"UPDATE t SET n = 10 WHERE id < {lost}")
+        answer = mw.sql(ctx, "UPDATE t SET n = n + 1 WHERE n < 20 RETURNING id, n").to_pylist()
+        expected = [(key, 11 if key < lost else 1) for key in range(300)]
+        assert sorted((row["id"], row["n"]) for row in answer) == expected
+        assert sorted((row["id"], row["n"]) for row in live(table)) == expected
 
 
 MOST = "(SELECT max(n) FROM t)"

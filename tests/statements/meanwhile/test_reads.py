@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from tests.soak import usual
+from tests.soak import in_turns, usual
 from tests.statements.conftest import Between
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64())])
@@ -94,7 +94,7 @@ def test_no_update_is_lost_and_none_overlooked(
     for setting in settings_of(wrapping):
         mw.sql(ctx, setting)
     due: list[str] = []
-    for statement in STATEMENTS:
+    for statement in in_turns(STATEMENTS, [*QUERIES].index(wrapping), 2):
         mw.sql(ctx, "INSERT INTO t VALUES (1, 10), (2, 20)")
         table.close()
         ctx.sql("SELECT * FROM t").collect()

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from tests.soak import IS_SOAK
+from tests.soak import in_turns
 
 SCHEMA = pa.schema(
     [
@@ -92,8 +92,8 @@ def test_a_change_is_refused_each_time_until_the_table_is_registered_again(
     second = mw.create_table(tmp_path / "u", SCHEMA, primary_key="id")
     mw.register(other, "u", second)
     other.sql("INSERT INTO u VALUES (1, 'ua', 'ub')")
-    some = [*CHANGES].index(change) % 4
-    for statement in [*STATEMENTS, *READING][0 if IS_SOAK else some :: 1 if IS_SOAK else 4]:
+    turn = [*CHANGES].index(change)
+    for statement in in_turns([*STATEMENTS, *READING], turn, len(CHANGES)):
         # One for each, as the first of a session is what finds the change.
         ctx = mw.SessionContext()
         own = mw.register(ctx, "t", mw.open_table(uri) if has_own else table)

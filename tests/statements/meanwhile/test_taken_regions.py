@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
+from itertools import cycle, product
 from math import inf
 from typing import Any
 
@@ -11,11 +12,12 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.storage.retries import ATTEMPTS
-from memwal_sql.write.statement import Enqueuer
 from memwal_sql.write.table_writer import TableWriter
 from memwal_sql.write.wal_writer import WalWriter
 from tests.model.process import forks
+from tests.soak import IS_SOAK
 from tests.statements.other_process import connect, run, run_each
+from tests.write.conditional.committing import before_commits
 
 Take = Callable[[dict[int, int], float], list[Any]]
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64())])
@@ -52,25 +54,29 @@ def take(
     """Has the other process give rows of some keys the values that are said, so many times: right
     before a statement writes. Gives how often it has."""
     other.submit(connect, {"t": uri}).result()
-    enqueue = Enqueuer._enqueue
     taken: list[Any] = []
 
     def make(rows: dict[int, int], times: float) -> list[Any]:
         values = ", ".join(f"({key}, {n})" for key, n in rows.items())
 
-        def when_taken(*given: Any) -> Any:
+        def insert() -> None:
             if len(taken) < times:
                 taken.append(other.submit(run, f"INSERT INTO t VALUES {values}").result())
-            return enqueue(*given)
 
-        monkeypatch.setattr(Enqueuer, "_enqueue", when_taken)
+        before_commits(monkeypatch, insert)
         return taken
 
     return make
 
 
-@pytest.mark.parametrize("key", [1, 2])
-@pytest.mark.parametrize("statement", STATEMENTS)
+def with_either(*values: int) -> list[tuple[str, int]]:
+    """Each statement with all values in a soak, else with one of them in turns."""
+    if IS_SOAK:
+        return list(product(STATEMENTS, values))
+    return list(zip(STATEMENTS, cycle(values), strict=False))
+
+
+@pytest.mark.parametrize(("statement", "key"), with_either(1, 2))
 def test_where_one_of_its_regions_is_taken_nothing_of_it_is_written_and_it_runs_again(
     table: mw.Table, ctx: datafusion.SessionContext, take: Take, statement: str, key: int
 ) -> None:
@@ -79,8 +85,7 @@ def test_where_one_of_its_regions_is_taken_nothing_of_it_is_written_and_it_runs_
     assert live(table) in ({}, {1: 11, 2: 21})
 
 
-@pytest.mark.parametrize("times", [1, 3])
-@pytest.mark.parametrize("statement", STATEMENTS)
+@pytest.mark.parametrize(("statement", "times"), with_either(1, 3))
 def test_where_nothing_of_it_is_written_all_is_read_and_computed_anew(
     table: mw.Table, ctx: datafusion.SessionContext, take: Take, statement: str, times: int
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.session.provider import noted_scans
-from tests.soak import usual
+from tests.soak import in_turns, usual
 
 SCHEMA = pa.schema(
     [pa.field("id", pa.int64(), nullable=False), ("n", pa.int64()), ("body", pa.string())]
@@ -80,7 +80,7 @@ def test_a_view_of_a_weaker_consistency_is_not_taken_for_a_strong_one(
     for text in VIEWS[view].format(t=before).split(";"):
         ctx.sql(text).collect()
     register(ctx, table, "strong")
-    for statement in STATEMENTS:
+    for statement in in_turns(STATEMENTS, [*VIEWS].index(view) + [*WAYS].index(way), 3):
         with table.writer() as writer:
             writer.upsert([{"id": 1, "n": 10, "body": "word"}])
             writer.flush()
@@ -104,7 +104,7 @@ def test_a_view_of_the_strong_table_is_read_whatever_was_made_before_or_since(
     for text in VIEWS[view].format(t="t").split(";"):
         ctx.sql(text).collect()
     mw.register(ctx, "t", table, "eventual")
-    for statement in STATEMENTS:
+    for statement in in_turns(STATEMENTS, [*VIEWS].index(view), 2):
         mw.sql(ctx, "INSERT INTO t VALUES (1, 10, 'word')")
         table.close()
         with mw.open_table(table.uri) as other, other.writer() as writer:

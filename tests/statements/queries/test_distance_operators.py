@@ -65,7 +65,8 @@ def test_the_nearest_come_first(
     query = f"SELECT id FROM t ORDER BY {order} LIMIT 3"
     found = mw.sql(session, query, **used)
     assert found.to_pydict()["id"] == expected[:3]
-    assert "NearestExec" in found.execution_plan().display_indent()
+    is_nearest = "NearestExec" in found.execution_plan().display_indent()
+    assert is_nearest != (order.startswith("CAST") or "public" in order)
 
 
 def test_values_are_those_of_the_functions(session: datafusion.SessionContext) -> None:

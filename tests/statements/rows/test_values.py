@@ -95,7 +95,7 @@ def test_each_value_is_written_as_it_is_alone(
     rows, random = Rows(uri, ctx, KINDS[kind]), Random(kind)
     alone = {one: rows.written([one]) for one in LITERALS}
     fitting = [one for one in LITERALS if alone[one] is not None]
-    some = [random.sample(fitting, random.randint(2, 4)) for _ in range(10 * SOAK)]
+    some = [random.sample(fitting, random.randint(2, 4)) for _ in range(5 * SOAK)]
     some += [random.sample(fitting, len(fitting)) for _ in range(3)]
     for literals in some:
         expected = [value for one in literals for value in alone[one] or ()]

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from tests.soak import in_turns
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
 ROWS = pa.table({"id": [1, 2, 3, 4], "v": [10, 20, None, 40]}, schema=SCHEMA)
@@ -130,7 +131,7 @@ def test_quantifiers_over_the_same_table_change_the_rows_that_duckdb_changes(
         other.execute("CREATE TABLE u AS FROM OTHERS")
         other.execute("CREATE TABLE o AS FROM LIMITS")
         for number, condition in enumerate(RIGHT):
-            for statement in (CHANGES[number % 4], CHANGES[(number + 1) % 4]):
+            for statement in in_turns(CHANGES, number, 4):
                 text = statement.format(condition)
                 mw.sql(ctx, "DELETE FROM t")
                 mw.sql(ctx, "INSERT INTO t VALUES (1, 10), (2, 20), (3, NULL), (4, 40)")

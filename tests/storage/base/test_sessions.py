@@ -75,7 +75,7 @@ def test_versions_that_are_found_later_are_read_in_the_new_session(
             writer.flush()
             table.merge()
             assert reader.scan().read_all().num_rows == 300
-            seen.append(reader._tracker.loaded.dataset.session())
+            seen.append(reader.tracker.loaded.dataset.session())
     assert any(not one.is_same_as(seen[0]) for one in seen)
 
 

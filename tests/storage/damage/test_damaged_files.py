@@ -29,7 +29,7 @@ from memwal_sql.storage.paths import bloom_filter_path, generation_folder, manif
 from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
 from memwal_sql.storage.region.manifest import encode_manifest
 from memwal_sql.storage.region.seal import seal_manifest
-from memwal_sql.table.writing import WrittenTable
+from memwal_sql.table import writing
 from tests.each import each
 from tests.model.folder_state import folder_state
 from tests.model.merging import manifests
@@ -208,7 +208,7 @@ def test_a_background_flush_that_finds_the_base_replaced_stops_the_other_regions
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On an object store, where writers don't look for it themselves."""
-    monkeypatch.setattr(WrittenTable, "_check_base", lambda table: None)
+    monkeypatch.setattr(writing, "check_base", lambda table: None)
     uri = str(tmp_path / "table")
     table = mw.create_table(uri, make_rows().schema, primary_key="id", regions=[mw.identity("id")])
     writer = table.writer(memtable_rows=2)

@@ -205,7 +205,7 @@ def test_a_manifest_that_says_what_no_table_is_is_an_error_of_this_package(
 ) -> None:
     raised = []
     with as_another_process():
-        for number, (name, damage) in enumerate(usual(DAMAGES, 12 if older else 24)):
+        for number, (name, damage) in enumerate(usual(DAMAGES, 8 if older else 16)):
             uri = tmp_path / str(number)
             shutil.copytree(template, uri, copy_function=link)
             newest, *before = sorted(uri.glob("_versions/*.manifest"))

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from memwal_sql.storage.objects.concurrent import ReadWindow
 from tests.model.s3 import s3_server
 from tests.model.writing import flush_rows, session_of
 
@@ -39,8 +41,9 @@ def place(
 
 
 def test_rows_are_written_flushed_replayed_and_read(
-    place: tuple[str, dict[str, str] | None],
+    place: tuple[str, dict[str, str] | None], within: Any
 ) -> None:
+    within(ReadWindow.set(seconds=0.0))  # for which a collector waits
     uri, options = place
     table = mw.create_table(
         uri, SCHEMA, "id", regions=[mw.bucket("id", 2)], storage_options=options

@@ -167,9 +167,9 @@ def test_no_object_that_holds_options_shows_them(server: Talkative) -> None:
     table = mw.create_table(uri, SCHEMA, "id", storage_options=server.options)
     with table.writer() as writer:
         writer.upsert(ROWS)
-        shown = [table, writer, table.snapshot(), table.pin(), table.overview(), table._context]
-        shown += [open_store(uri, server.options), table._context.store, table._collector]
-        shown += [table._tracker.loaded, table._tracker.loaded.dataset.session()]
+        shown = [table, writer, table.snapshot(), table.pin(), table.overview(), table.context]
+        shown += [open_store(uri, server.options), table.context.store, table.collector]
+        shown += [table.tracker.loaded, table.tracker.loaded.dataset.session()]
         shown += [vars(open_store(uri, server.options))]
         session = session_of("t", table)
         for query in ("SELECT * FROM t", "SELECT * FROM t WHERE id = 1"):

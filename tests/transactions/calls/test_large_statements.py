@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.write.statement import Together
+from memwal_sql.write.commit import Together
 from tests.each import each
+from tests.model.process import as_another_process
 from tests.transactions.tables import created, elsewhere, rows
 
 STATEMENTS = [
@@ -63,6 +64,30 @@ def test_a_statement_tells(fast_folder: Path, cause: str | None, text: str) -> N
     assert counts.get("atomic") is (None if cause is None else False)
     assert elsewhere(given.uri) in ({1}, {0, 1}, set())
     given.table.close()
+
+
+def test_rows_that_move_to_other_regions_are_one_transaction_or_stay(fast_folder: Path) -> None:
+    within, across = "UPDATE t SET v = 1, id = id + 100", "UPDATE t SET id = id + 1"
+    for cause, most_regions, text in (
+        ("rows", Together.most_regions, within),
+        ("regions", 2, across),
+        ("regions", 4, across),
+    ):
+        given = _Table(str(fast_folder / f"{cause}{most_regions}"), cause)
+        with Together.set(most_regions=most_regions):
+            if most_regions == 2:
+                with pytest.raises(mw.UnsupportedError, match="too large for one transaction"):
+                    given.sql(text)
+            elif text == within:
+                with pytest.warns(mw.NotAtomicWarning):
+                    given.sql(text)
+            else:
+                given.sql(text)
+        with as_another_process():
+            ids = mw.open_table(given.uri).to_arrow(["id"])["id"].to_pylist()
+        first = 0 if most_regions == 2 else 100 if text == within else 1
+        assert sorted(ids) == [*range(first, first + 16)], cause
+        given.table.close()
 
 
 def test_calls_of_a_writer_say_so_in_their_result(fast_folder: Path) -> None:

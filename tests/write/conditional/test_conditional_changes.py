@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from tests.each import each
 
 SCHEMA = pa.schema(
     [
@@ -99,3 +100,30 @@ def test_a_condition_that_does_not_fit_writes_nothing(tmp_path: Path) -> None:
             with pytest.raises(mw.InvalidCallError, match=text):
                 writer.apply(changes, when=when)
         assert table.to_arrow().to_pylist() == [row]
+
+
+NUMBERS = pa.schema([pa.field("id", pa.int64(), False), ("n", pa.int64()), ("m", pa.int64())])
+
+
+@each(
+    "when, values, expected",
+    [
+        ("t IS DISTINCT FROM s", None, [(1, 1, 7), (2, 1, 1)]),
+        ("s <> T", None, [(1, 1, 7), (2, 1, 1)]),
+        ("t['m'] < s['m']", None, [(1, 1, 7), (2, 1, 1)]),
+        ("get_field(t, 'm') < s.m", None, [(1, 1, 7), (2, 1, 1)]),
+        (None, {"m": "t['m'] + s['m']"}, [(1, 1, 8), (2, 1, 2)]),
+        ("t.m < s.m", {"n": "get_field(t, 'm') + s.m"}, [(1, 8, 7), (2, 1, 1)]),
+    ],
+)
+def test_an_expression_may_use_rows_as_a_whole(
+    uri: str, when: str | None, values: dict[str, str] | None, expected: list[tuple[int, int, int]]
+) -> None:
+    """Not only the columns that it names; a row of other columns would be compared by its key."""
+    table = mw.create_table(uri, NUMBERS, "id")
+    with table.writer() as writer:
+        writer.upsert({"id": [1, 2], "n": [1, 1], "m": [1, 1]})
+        result = writer.upsert({"id": [1, 2], "n": [1, 1], "m": [7, 1]}, when=when, set=values)
+        assert result.skipped == (when is not None)
+        assert [tuple(row.values()) for row in table.get([1, 2]).to_pylist()] == expected
+        assert writer.delete([1, 2], when="t['m'] = 7").skipped == 2 - (expected[0][2] == 7)

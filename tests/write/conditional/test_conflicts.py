@@ -17,12 +17,13 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.state.context import TableContext
+from memwal_sql.write import commit
 from memwal_sql.write import statement as statements
 from memwal_sql.write.region_writer import RegionWriter
-from memwal_sql.write.statement import Enqueuer
 from tests.model.interrupts import Interrupt, interrupted
 from tests.model.racing import race
 from tests.soak import IS_SOAK
+from tests.write.conditional.committing import after_commits
 
 pytestmark = pytest.mark.slow
 
@@ -145,25 +146,6 @@ def test_what_others_wrote_after_a_statement_read_is_read_again(
     assert live(table) == expected
     assert 2 <= len(rows.reads) <= 3
     assert rows.reads[0] >= rows.reads[1] >= rows.reads[-1]  # of conflicts alone
-
-
-@pytest.mark.parametrize("turns", [True, False])
-def test_a_call_whose_regions_are_taken_while_it_reads_computes_everything_again_or_fails(
-    table: mw.Table, monkeypatch: pytest.MonkeyPatch, turns: bool
-) -> None:
-    other = mw.open_table(table.uri)
-
-    def then(reads: int) -> None:
-        if reads == 1:
-            with other.writer() as fencing:
-                fencing.upsert([{"id": key, "n": 7, "m": 7} for key in KEYS])
-
-    with table.writer(turns=turns) as writer:
-        writer.upsert([{"id": key, "n": key, "m": 0} for key in KEYS])
-        between(monkeypatch, table, writer, then)
-        with contextlib.nullcontext() if turns else pytest.raises(mw.FencedError):
-            writer.upsert([{"id": key, "n": 100} for key in KEYS], set=ADD)
-    assert live(table) == dict.fromkeys(KEYS, (107, 7) if turns else (7, 7))
 
 
 @pytest.mark.parametrize("is_one", [True, False], ids=["transaction", "by region"])
@@ -310,6 +292,31 @@ def test_a_key_that_others_write_each_time_is_a_conflict_and_nothing_is_written(
     assert exist.value.keys == {tuple(key.values())}
 
 
+@pytest.mark.parametrize("isolation", ["snapshot", "serializable"])
+def test_a_statement_ends_though_its_keys_are_written_all_the_time(
+    table: mw.Table,
+    writer: mw.TableWriter,
+    monkeypatch: pytest.MonkeyPatch,
+    isolation: Any,
+) -> None:
+    """By others, whose writes wait while it reads for the second time."""
+    others: list[threading.Thread] = []
+
+    def then(reads: int) -> None:
+        row = {"id": 3, "n": -reads, "m": 0}
+        others.append(threading.Thread(target=writer.upsert, args=([row],)))
+        others[-1].start()
+        others[-1].join(0.5)
+
+    writer.claim_all()
+    rows = between(monkeypatch, table, writer, then)
+    assert writer.update({"n": "n + 100"}, isolation=isolation).rows == len(KEYS)
+    for other in others:
+        other.join()
+    assert rows.reads == [len(KEYS), len(KEYS) if isolation == "serializable" else 1]
+    assert live(table) == {key: (key + 100, 0) for key in KEYS} | {3: (-2, 0)}
+
+
 def test_a_region_that_somebody_else_has_is_no_matter_for_rows_of_others(table: mw.Table) -> None:
     with table.writer(turns=False) as writer:
         writer.upsert({"id": KEYS, "n": KEYS, "m": [0] * len(KEYS)})
@@ -334,16 +341,8 @@ def test_what_is_enqueued_is_written_and_told_though_the_writer_is_closed(
     table: mw.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = table.writer()
-    enqueue = Enqueuer._enqueue
-
     closing = threading.Thread(target=writer.close)
-
-    def then_closed(self: Enqueuer, *parts: Any) -> Any:
-        enqueued = enqueue(self, *parts)
-        closing.start()
-        return enqueued
-
-    monkeypatch.setattr(Enqueuer, "_enqueue", then_closed)
+    after_commits(monkeypatch, closing.start)
     assert writer.upsert([{"id": key, "n": 100} for key in KEYS], set=ADD).rows == len(KEYS)
     closing.join()
     assert live(table) == {key: (key + 100, 0) for key in KEYS}
@@ -355,7 +354,7 @@ def test_a_statement_that_is_interrupted_anywhere_holds_nothing(table: mw.Table)
     with table.writer() as writer:
         for place in count(1, 1 if IS_SOAK else 19):
             writer.upsert([{"id": key, "n": 0, "m": 0} for key in KEYS])
-            with contextlib.suppress(Interrupt), interrupted((statements,), place):
+            with contextlib.suppress(Interrupt), interrupted((statements, commit), place):
                 writer.upsert([{"id": key, "n": 1} for key in KEYS], set=ADD)
                 break
             gc.collect()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Executor
+from functools import partial
 from typing import Any
 
 import datafusion
@@ -13,8 +14,9 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.errors import WriterFailedError
 from memwal_sql.write.region_writer import RegionWriter
-from memwal_sql.write.statement import Enqueuer
+from memwal_sql.write.turns import TurnSeconds
 from memwal_sql.write.wal_writer import WalWriter
+from tests.write.conditional.committing import before_commits
 
 SCHEMA = pa.schema(
     [pa.field("id", pa.int64(), False), pa.field("n", pa.int64()), pa.field("m", pa.int64())]
@@ -58,15 +60,9 @@ def test_a_call_that_loses_a_region_writes_nothing(
     call: Call,
     taken: list[int],
 ) -> None:
-    enqueue = Enqueuer._enqueue
-
-    def after_others(*given: Any) -> Any:
-        other.submit(take, table.uri, taken).result()
-        return enqueue(*given)
-
     with table.writer(turns=False) as writer:
         writer.upsert({"id": KEYS, "n": [10, 20], "m": [0, 0]})
-        monkeypatch.setattr(Enqueuer, "_enqueue", after_others)
+        before_commits(monkeypatch, lambda: other.submit(take, table.uri, taken).result())
         before = live(table)
         with pytest.raises(mw.FencedError):
             call(writer)
@@ -117,17 +113,76 @@ def test_a_serializable_statement_whose_region_is_taken_before_it_reads_is_made_
     mw.register(ctx, "t", table)
     mw.sql(ctx, "INSERT INTO t VALUES (1, 0, 0), (2, 0, 0)")
     mw.sql(ctx, "SET memwal.isolation = 'serializable'")
-    open_cut = RegionWriter.open_cut
+    begin_cut = RegionWriter.begin_cut
     others = [[{"id": 2, "n": 5, "m": 0}]]
 
     def taken_over_before(writer: RegionWriter) -> object:
         if others:
             with mw.open_table(table.uri) as taker, taker.writer() as its:
                 its.upsert(others.pop())
-        return open_cut(writer)
+        return begin_cut(writer)
 
-    monkeypatch.setattr(RegionWriter, "open_cut", taken_over_before)
+    monkeypatch.setattr(RegionWriter, "begin_cut", taken_over_before)
     mw.sql(ctx, "UPDATE t SET n = n + (SELECT n FROM t WHERE id = 2) WHERE id = 1")
     assert others == []
     assert live(table)[1] == (5, 0)
     table.close()
+
+
+def counted(table: mw.Table, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rows each read of a statement has found so far."""
+    found = list[int]()
+    to_arrow, get = type(table).to_arrow, type(table).get
+
+    def counting(read: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
+        def counting_read(*given: Any, **named: Any) -> pa.Table:
+            rows = read(*given, **named)
+            found.append(rows.num_rows)
+            return rows
+
+        return counting_read
+
+    monkeypatch.setattr(type(table), "to_arrow", counting(to_arrow))
+    monkeypatch.setattr(type(table), "get", counting(get))
+    return found
+
+
+def overwrite(uri: str) -> None:
+    with mw.open_table(uri) as table:
+        ctx = datafusion.SessionContext()
+        mw.register(ctx, "t", table)
+        mw.sql(ctx, "INSERT OVERWRITE t VALUES (1, 50, 0), (2, 60, 0), (3, 70, 0)")
+
+
+def write(uri: str, key: int, *, flushes: bool = False) -> None:
+    with mw.open_table(uri) as table, table.writer() as writer:
+        writer.upsert({"id": [key], "n": [50], "m": [0]})
+        if flushes:
+            writer.flush()
+
+
+# What another process does before a statement is committed, the rows that the statement reads, and
+# the values that it leaves.
+TAKEN: dict[str, tuple[Callable[[str], None], list[int], list[int]]] = {
+    "a key": (partial(write, key=2), [3, 1], [11, 51, 31]),
+    "another key": (partial(write, key=4), [3], [11, 21, 31, 50]),
+    "a key, flushed": (partial(write, key=2, flushes=True), [3, 3], [11, 51, 31]),
+    "all of them": (overwrite, [3, 3], [51, 61, 71]),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_a_statement_that_loses_its_region_reads_again_what_others_wrote(
+    uri: str, other: Executor, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """It is all that it reads again, unless that is not in the log any more."""
+    act, expected, values = TAKEN[name]
+    table = mw.create_table(uri, SCHEMA, "id")
+    acts = [lambda: other.submit(act, uri).result()]
+    with TurnSeconds.set(local=0.1), table.writer() as writer:
+        writer.upsert({"id": [1, 2, 3], "n": [10, 20, 30], "m": [0] * 3})
+        found = counted(table, monkeypatch)
+        before_commits(monkeypatch, lambda: acts and acts.pop()())
+        writer.update({"n": "n + 1"})
+        assert found == expected
+    assert [n for n, _ in dict(sorted(live(mw.open_table(uri)).items())).values()] == values

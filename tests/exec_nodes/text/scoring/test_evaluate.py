@@ -66,7 +66,7 @@ def test_random_queries_find_the_rows_and_scores_of_one_lance_index(
 ) -> None:
     rng = Random(f"{rows} {sorted(analyzer)}")
     sources, merged = random_sources(rng, analyzer, rows)
-    for _ in range(6 * SOAK):
+    for _ in range(4 * SOAK):
         ours, theirs = random_query(rng)
         check_tree(search(ours, sources), merged.search(theirs))
 

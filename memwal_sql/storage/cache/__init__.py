@@ -1,1 +1,0 @@
-"""Copies on a local disk of what never changes in an object store."""
