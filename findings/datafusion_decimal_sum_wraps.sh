@@ -36,5 +36,5 @@ wrapped = str(3 * (10**38 - 1) - 2**128)
 expected = dict.fromkeys(answers, "overflow error") | {"sum(d)": wrapped, "sum(d) OVER ()": wrapped}
 assert answers == expected, answers
 PYTHON
-# Date: 2026-11-30. Seen: sum(d) and sum(d) OVER () are -40282366920938463463374607431768211459; avg(d),
+# Seen 2026-11-30: sum(d) and sum(d) OVER () are -40282366920938463463374607431768211459; avg(d),
 #       d + d and DuckDB's sum are overflow errors

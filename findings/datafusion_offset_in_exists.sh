@@ -30,4 +30,4 @@ answers = {
 print(answers)
 assert answers == {"DataFusion": [1, 2], "DuckDB": [2], "SQLite": [2]}, answers
 PYTHON
-# Date: 2026-11-30. Seen: {'DataFusion': [1, 2], 'DuckDB': [2], 'SQLite': [2]}
+# Seen 2026-11-30: {'DataFusion': [1, 2], 'DuckDB': [2], 'SQLite': [2]}

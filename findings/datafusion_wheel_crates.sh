@@ -26,5 +26,5 @@ assert wheel.version == "55.0.0", wheel.version
 assert crates == {"datafusion": "55.2.0", "datafusion-ffi": "55.2.0"}, crates
 assert told.startswith("Apache DataFusion 55.2.0,"), told
 PYTHON
-# Date: 2026-11-30. Seen: wheel 55.0.0 crates {'datafusion': '55.2.0', 'datafusion-ffi': '55.2.0'}
+# Seen 2026-11-30: wheel 55.0.0 crates {'datafusion': '55.2.0', 'datafusion-ffi': '55.2.0'}
 #       version() Apache DataFusion 55.2.0, x86_64 on linux

@@ -38,5 +38,5 @@ print("rounds after which older rows were returned:", stale, "two seconds later:
 assert stale
 assert at_last == {100}
 PYTHON
-# Date: 2026-11-30. Seen: rounds after which older rows were returned: {10: {0}, 20: {10}, 30: {20},
+# Seen 2026-11-30: rounds after which older rows were returned: {10: {0}, 20: {10}, 30: {20},
 #       40: {30}, 50: {40}, 60: {50}, 70: {60}, 80: {70}, 90: {80}, 100: {90}} two seconds later: {100}
