@@ -12,10 +12,10 @@ from exec_nodes.base.threads import StateCondition
 from memwal_sql.errors import BackPressureError
 from memwal_sql.storage.deadlines import check_deadline, remaining
 from memwal_sql.telemetry import BACK_PRESSURE_SECONDS, NONE, UNFLUSHED_BYTES, Attributes, timed
+from memwal_sql.write.result import NOT_WRITTEN
 
 # Seconds after which a waiting write asks again for a flush.
 _ASK_AGAIN_SECONDS = 0.2
-_NOT_WRITTEN = "these rows were not written"
 
 
 class MemoryBudget:
@@ -71,7 +71,7 @@ class MemoryBudget:
     def take_room(self, size: int, relieve: Callable[[], None]) -> None:
         """Count `size` more bytes as soon as they fit, until `release`: several callers that wait
         for the store do not find the same room. Raises as `wait_for_room`."""
-        check_deadline(_NOT_WRITTEN)
+        check_deadline(NOT_WRITTEN)
         while True:
             with self._lock:
                 if self._fits(size):
@@ -84,7 +84,7 @@ class MemoryBudget:
         start a flush; its errors end the wait. Raises BackPressureError after the time limit, and
         DeadlineExceededError.
         """
-        check_deadline(_NOT_WRITTEN)
+        check_deadline(NOT_WRITTEN)
         if self._fits(size):
             return
         with timed(BACK_PRESSURE_SECONDS, self._attributes):
@@ -98,12 +98,12 @@ class MemoryBudget:
             self._freed.wait_for(lambda: self._fits(size), longest)
             if self._fits(size):
                 return
-            check_deadline(_NOT_WRITTEN)
+            check_deadline(NOT_WRITTEN)
             if self._clock() >= deadline:
                 raise BackPressureError(
                     f"{self._used} bytes wait to be flushed, the limit is {self._limit} "
                     f"(max_unflushed_bytes), and {self._timeout_s} s were not enough to make "
-                    f"room; {_NOT_WRITTEN}: try again, write more slowly "
+                    f"room; {NOT_WRITTEN}: try again, write more slowly "
                     "or raise the limit"
                 )
 

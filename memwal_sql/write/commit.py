@@ -25,13 +25,12 @@ from exec_nodes.keys.keys import key_values
 from memwal_sql.errors import ConflictError, UnsupportedError
 from memwal_sql.storage.records.transactions import MOST_PARTS
 from memwal_sql.write.conditional.recent import Cut
-from memwal_sql.write.conditional.resolve import key_names
+from memwal_sql.write.conditional.resolve import SHOWN_KEYS, key_names
 from memwal_sql.write.coordinator import AtomicWrite, Description, Participant, takes_none
 from memwal_sql.write.generations import PendingWrite
 from memwal_sql.write.region_writer import RegionWriter
 
 Entries = list[tuple[RegionWriter, list[PendingWrite]]]
-_SHOWN_KEYS = 10
 
 
 class Together(Thresholds):
@@ -184,8 +183,8 @@ def conflict_of(lost: Lost) -> ConflictError:
         if share.context is first.context and keys:
             rows, _ = share.divided(keys)
             names += key_names(rows.select(share.writer.recent.primary_key))
-    shown = f"the keys {sorted(map(repr, names))[:_SHOWN_KEYS]}" if names else "rows"
-    more = f" and {len(names) - _SHOWN_KEYS} more" if len(names) > _SHOWN_KEYS else ""
+    shown = f"the keys {sorted(map(repr, names))[:SHOWN_KEYS]}" if names else "rows"
+    more = f" and {len(names) - SHOWN_KEYS} more" if len(names) > SHOWN_KEYS else ""
     return ConflictError(
         f"others wrote {shown}{more} of {first.context.uri} after they were read: nothing was "
         "written, run it again",

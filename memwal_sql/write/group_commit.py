@@ -47,9 +47,8 @@ from memwal_sql.write.generations import (
     memtable_slices,
 )
 from memwal_sql.write.options import WriterOptions
+from memwal_sql.write.result import NOT_WRITTEN
 from memwal_sql.write.wal_writer import WalWriter
-
-_NOT_WRITTEN = "these rows were not written"
 
 _OF_APPENDS = (MemWalError, OSError, MemoryError, pa.ArrowException)
 
@@ -130,7 +129,7 @@ class GroupCommit:
             raise InvalidCallError("rows of a staged batch must fit into one MemTable")
         with self.order, self._lock:
             if not checked:
-                self._check_usable(_NOT_WRITTEN)
+                self._check_usable(NOT_WRITTEN)
             try:
                 return [self._enqueue(rows, size, staged) for rows, size in parts]
             except BaseException as error:
@@ -160,7 +159,7 @@ class GroupCommit:
         MemTables when they are enqueued.
         """
         with self.order, self._lock:
-            self._check_usable(_NOT_WRITTEN)
+            self._check_usable(NOT_WRITTEN)
             try:
                 self._pending.add(write)
                 if write.batch.num_rows:
@@ -367,7 +366,7 @@ class GroupCommit:
         if landed:
             note = f"the first rows of this call are in the WAL, at positions {landed}"
         elif writes and own is None:
-            note = _NOT_WRITTEN
+            note = NOT_WRITTEN
         return again(own or failure, note)
 
 

@@ -9,6 +9,8 @@ from uuid import UUID
 from memwal_sql.write.options import WriterOptions
 
 DURABLE = "durable"
+NOT_WRITTEN = "these rows were not written"
+"""What errors say of a call that has written nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,8 @@ from exec_nodes.base.thresholds import Thresholds
 from memwal_sql.errors import MemWalError
 from memwal_sql.storage.deadlines import check_deadline, remaining
 from memwal_sql.write.options import PARALLEL_REGIONS
+from memwal_sql.write.result import NOT_WRITTEN
 
-_NOT_WRITTEN = "these rows were not written"
 # Parts of a turn.
 _QUIET = 1 / 8
 _READING = 1 / 2
@@ -133,7 +133,7 @@ class Turns:
         errors of reading the logs of what is lacking. Who then finds that another one was quicker
         waits again, with the same turn."""
         while True:
-            check_deadline(_NOT_WRITTEN)
+            check_deadline(NOT_WRITTEN)
             regions = lacking()
             asked = map_in_threads(_tenure, regions.values(), PARALLEL_REGIONS)
             tenures: dict[Hashable, Tenure | None] = {**dict(zip(regions, asked, strict=True))}

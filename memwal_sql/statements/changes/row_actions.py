@@ -14,10 +14,9 @@ import pyarrow.compute as pc
 from exec_nodes.keys.keys import KeyBatch, key_column, one_array
 from memwal_sql.errors import InvalidCallError, KeysExistError
 from memwal_sql.statements.changes.target import Target
-from memwal_sql.write.conditional.resolve import RowChanges, key_names
+from memwal_sql.write.conditional.resolve import SHOWN_KEYS, RowChanges, key_names
 
 INSERT, UPDATE, DELETE = "INSERT", "UPDATE", "DELETE"
-_SHOWN_KEYS = 10
 _MATCHED = (
     "the rows with these keys would be changed more than once: {}; several source rows match "
     "each of them"
@@ -73,7 +72,7 @@ def row_changes(target: Target, actions: Sequence[RowAction]) -> RowChanges:
             shown = [key for batch in existing.table.to_batches() for key in key_names(batch)]
             raise KeysExistError(
                 f"other rows have {len(shown)} of the keys that the statement writes, such as "
-                f"{shown[:_SHOWN_KEYS]}",
+                f"{shown[:SHOWN_KEYS]}",
                 frozenset(shown),
             )
     if gone.num_rows and written:
@@ -128,4 +127,4 @@ def _check_once(keys: pa.Table, message: str) -> None:
     if _distinct(keys) < keys.num_rows:
         times = Counter(KeyBatch(keys).values)
         again = [key for key, count in times.items() if count > 1]
-        raise InvalidCallError(message.format(again[:_SHOWN_KEYS]))
+        raise InvalidCallError(message.format(again[:SHOWN_KEYS]))

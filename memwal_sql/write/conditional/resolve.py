@@ -18,7 +18,8 @@ from memwal_sql.write.conditional.expressions import Expressions, Sides, pairs, 
 from memwal_sql.write.conditional.fold import fold, rows_at
 from memwal_sql.write.ingest.normalise import Normaliser
 
-_SHOWN_KEYS = 10
+SHOWN_KEYS = 10
+"""The most keys that an error shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +279,7 @@ class Resolver:
 
     def _exist(self, rows: pa.RecordBatch, what: str) -> KeysExistError:
         key_rows = rows.select(self._primary_key)
-        names = key_names(key_rows.slice(0, _SHOWN_KEYS))
+        names = key_names(key_rows.slice(0, SHOWN_KEYS))
         return KeysExistError(
             f"{key_rows.num_rows} keys to insert {what}, such as {names}: "
             "upsert replaces their rows",
