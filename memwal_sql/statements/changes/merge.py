@@ -20,7 +20,7 @@ from memwal_sql.arguments import quoted
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.statements.changes.change import Change
 from memwal_sql.statements.changes.fitting import fitted
-from memwal_sql.statements.changes.reading import ROW, Reading
+from memwal_sql.statements.changes.reading import ROW, ROW_NAME, Reading
 from memwal_sql.statements.changes.returning import Returning
 from memwal_sql.statements.changes.row_actions import DELETE, INSERT, UPDATE, RowAction, keys_of
 from memwal_sql.statements.changes.target import Target
@@ -29,7 +29,6 @@ from memwal_sql.write.conditional.groups import groups, named
 # Rows of a WHEN: pairs of both tables, rows of the source alone, rows of the target alone.
 MATCHED, NEW, ALONE = "matched", "new", "alone"
 _KIND_NAMES = {INSERT: "inserted", UPDATE: "updated", DELETE: "deleted"}
-_ROW = ROW.strip('"')
 _SOURCE_ROW = "memwal source row"
 # Name of the column that says whether a clause may take an unmatched row of the table.
 _ASKED = '"memwal asked"'
@@ -194,7 +193,7 @@ class Merge(Change):
             shown = [f"{text} AS {quoted(name)}" for name, text in self._on.key.items()]
             with reading.tables(source=source) as of:
                 query = f"SELECT {', '.join([*shown, ROW])} FROM {of['source']} AS {self._alias}"
-                key_rows = reading.rows(query).sort_by(_ROW)
+                key_rows = reading.rows(query).sort_by(ROW_NAME)
         columns = []
         for name in key:
             if pa.types.is_floating(key_rows[name].type):  # may equal a key inexactly
@@ -243,7 +242,7 @@ class Merge(Change):
                 continue
             found = self._computed(reading, when.of, rows, condition, group)
             if condition:
-                places, condition = one_array(found[_ROW]), ""
+                places, condition = one_array(found[ROW_NAME]), ""
                 rows = rows.at(places)
             values |= {name: fitted(found[name], schema.field(name)) for name in group}
         for name in when.values.keys() - computed.keys():
@@ -268,7 +267,7 @@ class Merge(Change):
             where = f"WHERE {condition}" if condition else ""
             shown = [f"{text} AS {quoted(name)}" for name, text in values.items()]
             items = ", ".join([f"{number} AS {ROW}", *shown])
-            return reading.rows(f"SELECT {items} FROM {both} {where}").sort_by(_ROW)
+            return reading.rows(f"SELECT {items} FROM {both} {where}").sort_by(ROW_NAME)
 
     def _action(
         self,

@@ -27,8 +27,9 @@ from memwal_sql.statements.queries.schemas import in_memory
 from memwal_sql.statements.queries.snapshots import SnapshotTable, StatementSnapshots
 from memwal_sql.write.conditional.groups import MOST_TOGETHER
 
-# Name of the column with the number of a row, in tables in memory.
-ROW = '"memwal row"'
+ROW_NAME = "memwal row"
+"""The column with the number of a row, in tables in memory."""
+ROW = quoted(ROW_NAME)
 # Keys that a query is planned for; with more of them, its rows are read and compared. An UPDATE of
 # 200,000 rows read all of them in 0.14 s, 500 listed ones in 0.29, 50,000 in 14.8 (busy cores).
 _MOST_NEAR = 200
@@ -100,7 +101,7 @@ class Reading:
 
 def with_numbers(rows: pa.Table) -> pa.Table:
     """Rows with their positions as the column `ROW`."""
-    return rows.append_column(ROW.strip('"'), pa.array(np.arange(rows.num_rows)))
+    return rows.append_column(ROW_NAME, pa.array(np.arange(rows.num_rows)))
 
 
 def with_keys(rows: pa.Table, keys: pa.Table) -> pa.Table:

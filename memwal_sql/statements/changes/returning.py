@@ -10,7 +10,7 @@ from exec_nodes.arrow.arrays import is_json
 from exec_nodes.keys.keys import one_array
 from memwal_native.syntax import Item
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.statements.changes.reading import ROW, Reading
+from memwal_sql.statements.changes.reading import ROW, ROW_NAME, Reading
 from memwal_sql.statements.changes.row_actions import RowAction
 from memwal_sql.statements.changes.target import Target
 from memwal_sql.statements.queries.parsed import Statement
@@ -75,8 +75,8 @@ class Returning:
             )
         if computed.num_rows != rows.num_rows:
             raise InvalidCallError("RETURNING must give one row for each changed row")
-        ordered = computed.sort_by(ROW.strip('"'))
-        return ordered.drop_columns([ROW.strip('"')])
+        ordered = computed.sort_by(ROW_NAME)
+        return ordered.drop_columns([ROW_NAME])
 
 
 def _refuse_action(statement: Statement, item: Item) -> None:
