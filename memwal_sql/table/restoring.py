@@ -11,6 +11,7 @@ import pyarrow as pa
 from exec_nodes.evolution.project import ByFieldId
 from exec_nodes.keys.keys import KeyBatch
 from memwal_native import MountedTable
+from memwal_sql.arguments import quoted
 from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.session.errors import memwal_errors
 from memwal_sql.session.provider import SqlTable, TableProvider
@@ -63,7 +64,8 @@ class _Difference:
         context = datafusion.SessionContext()
         for name, table in (("past", self._past), ("now", self._now)):
             context.register_table(name, MountedTable(TableProvider(None, cast(SqlTable, table))))
-        keys = [(_quoted(self._names[name]), _quoted(name)) for name in self._now.primary_key]
+        pairs = zip(self._past.primary_key, self._now.primary_key, strict=True)
+        keys = [(quoted(then), quoted(now)) for then, now in pairs]
         same_key = " AND ".join(f"past.{then} = now.{now}" for then, now in keys)
         differs = " OR ".join([f"now.{keys[0][1]} IS NULL", *map(self._differs, self._schema)])
         with memwal_errors():
@@ -78,12 +80,12 @@ class _Difference:
         return RowChanges(self._as_now(upserts.cast(self._past.schema)), deletes.cast(key_schema))
 
     def _differs(self, field: pa.Field) -> str:
-        now, then = f"now.{_quoted(field.name)}", self._names[field.name]
+        now, then = f"now.{quoted(field.name)}", self._names[field.name]
         if then is None:
             return f"({now} IS NOT NULL)"
         if self._past.schema.field(then).type != field.type:
             return "true"  # fields inside it have other names
-        return f"(past.{_quoted(then)} IS DISTINCT FROM {now})"
+        return f"(past.{quoted(then)} IS DISTINCT FROM {now})"
 
     def _as_now(self, rows: pa.Table) -> pa.Table:
         columns = [
@@ -93,7 +95,3 @@ class _Difference:
             for field in self._schema
         ]
         return pa.Table.from_arrays(columns, schema=self._schema)
-
-
-def _quoted(name: str | None) -> str:
-    return '"' + str(name).replace('"', '""') + '"'
