@@ -73,14 +73,15 @@ class RegionRegistry:
         return readers
 
     def manifests_of(
-        self, base: BaseTable, spec_id: int, regions: Sequence[Mapping[str, RegionValue]]
+        self, spec_id: int, regions: Sequence[Mapping[str, RegionValue]]
     ) -> list[RegionManifest | None]:
-        """The manifests of the regions with these values, None for those that do not exist; for
-        writers.
+        """The manifests of the regions with these values, None for those that do not exist, over
+        the base version that was read last; for writers.
 
         Raises InvalidCallError if a region's values are unknown: it may be the one, and a second
         region for the same keys would hide rows (protocol rules 10 and 11).
         """
+        base = self._tracker.loaded
         keys = {(spec_id, tuple(values.values())): values for values in regions}
         try:
             readers = self.regions_of(base, keys)

@@ -41,9 +41,7 @@ def publisher(table: TableHandle) -> Publisher:
     return Publisher(
         context=table.context,
         base=tracker.latest,
-        find=lambda spec_id, regions: collector.registry.manifests_of(
-            tracker.loaded, spec_id, regions
-        ),
+        find=collector.registry.manifests_of,
     )
 
 

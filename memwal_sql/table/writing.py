@@ -189,9 +189,7 @@ def _open_writer(
         context=table.context,
         info=base.info,
         base=BaseFormat.of(base.dataset),
-        find=lambda spec_id, regions: collector.registry.manifests_of(
-            tracker.loaded, spec_id, regions
-        ),
+        find=collector.registry.manifests_of,
         check_claimable=partial(check_claimable, table, base.etag, base.stored),
         check_base=partial(check_base, table),
         regions=all_regions,
