@@ -117,11 +117,7 @@ class RegionReads:
     def snapshot_of(self, read: TableRead) -> Snapshot:
         """The snapshot of a read."""
         base = read.base
-        pairs = []
-        for region in read.regions:
-            reader, unflushed = region.reader, region.unflushed
-            sources = reader.sources(base, unflushed.manifest, unflushed.tail.memtables)
-            pairs.append((reader, sources))
+        pairs = [(region.reader, sources_of(region, base)) for region in read.regions]
         self.registry.check_values(base, pairs)
         collected = tuple(
             RegionSources(reader.region_id, reader.name, reader.spec_id, reader.values, sources)
@@ -139,10 +135,8 @@ class RegionReads:
         """The sources of each region, with its unflushed rows. On a remote store `meanwhile` is
         called with the sources that are known by now."""
         if len(regions) == 1:  # nothing to close
-            (unflushed,) = self._read_regions(base, regions, meanwhile, strong=True)
-            sources = [regions[0].sources(base, unflushed.manifest, unflushed.tail.memtables)]
-            self._check_values(base, regions, sources)
-            return sources
+            (table,) = self.read_all(base, regions, meanwhile)
+            return self._sources_of(table)
         return self.routed_sources(base, lambda: (regions, True), meanwhile)
 
     def routed_sources(
@@ -164,18 +158,13 @@ class RegionReads:
             return self.read_all(base, regions, meanwhile, self._context.incarnation, since)
 
         (table,) = read_closed(read)
-        sources = [sources_of(region, base) for region in table.regions]
-        self._check_values(base, [region.reader for region in table.regions], sources)
-        return sources
+        return self._sources_of(table)
 
-    def _check_values(
-        self,
-        base: BaseTable,
-        regions: Sequence[RegionReader],
-        sources: Sequence[tuple[Source, ...]],
-    ) -> None:
-        if None in [region.values for region in regions]:
-            self.registry.check_values(base, zip(regions, sources, strict=True))
+    def _sources_of(self, table: TableRead) -> list[tuple[Source, ...]]:
+        pairs = [(region.reader, sources_of(region, table.base)) for region in table.regions]
+        if None in [reader.values for reader, _ in pairs]:
+            self.registry.check_values(table.base, pairs)
+        return [sources for _, sources in pairs]
 
     def read_all(
         self,
