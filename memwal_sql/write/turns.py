@@ -93,6 +93,14 @@ def _tenure_if_known(region: Contested) -> Tenure | None:
         return None
 
 
+def _tenures(
+    regions: Mapping[K, C], tenure: Callable[[Contested], Tenure | None]
+) -> dict[Hashable, Tenure | None]:
+    """The tenure of each region; several are asked at once."""
+    asked = map_in_threads(tenure, regions.values(), PARALLEL_REGIONS)
+    return dict(zip(regions, asked, strict=True))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns:
     """How the calls of a writer wait for their turns.
@@ -135,14 +143,12 @@ class Turns:
         while True:
             check_deadline(NOT_WRITTEN)
             regions = lacking()
-            asked = map_in_threads(_tenure, regions.values(), PARALLEL_REGIONS)
-            tenures: dict[Hashable, Tenure | None] = {**dict(zip(regions, asked, strict=True))}
+            tenures = _tenures(regions, _tenure)
             if turn.has_begun or turn.pause(self.clock(), self.now(), tenures):
                 more = {key: region for key, region in lost().items() if key not in regions}
-                asked = map_in_threads(_tenure_if_known, more.values(), PARALLEL_REGIONS)
-                for (key, region), tenure in zip(more.items(), asked, strict=True):
-                    if tenure is not None:
-                        tenures[key], regions[key] = tenure, region
+                taken = {k: t for k, t in _tenures(more, _tenure_if_known).items() if t is not None}
+                tenures |= taken
+                regions |= {key: region for key, region in more.items() if key in taken}
                 needed = regions.keys() - more.keys() if turn.is_late else tenures.keys()
                 pause = turn.pause(self.clock(), self.now(), tenures, needed)
                 if pause:
