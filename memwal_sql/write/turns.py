@@ -37,14 +37,21 @@ _QUIET = 1 / 8
 _READING = 1 / 2
 _IDLE = 1  # who waits has claimed a region by then
 _INTERVAL = 1 / 16
-_RECENT = 8  # some turns of each of several processes
 
 
 class TurnSeconds(Thresholds):
-    """The length of a turn, in seconds, on a local disk and on an object store."""
+    """The length of a turn, in seconds.
+
+    Attributes:
+        local: on a local disk.
+        remote: on an object store.
+        in_use: how many turns a region is in use after rows came for it: some turns of each of
+            several processes.
+    """
 
     local = 1.0
     remote = 4.0
+    in_use = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +133,7 @@ class Turns:
     @property
     def recent(self) -> float:
         """The time since which regions are in use that rows came for, by `clock`."""
-        return self.clock() - self.seconds * _RECENT
+        return self.clock() - self.seconds * TurnSeconds.in_use
 
     def begin(self) -> Turn:
         """The turn of a call, to `wait` for."""

@@ -28,9 +28,6 @@ from memwal_sql.read.live.taken import (
 from memwal_sql.state.base_table import BaseTable, BaseTracker
 from memwal_sql.state.lost_rows import LOST
 
-# So many base versions may be served after newer ones were looked at.
-_EARLIER = 8
-
 Change: TypeAlias = tuple[pa.RecordBatch, pa.Array, pa.BooleanArray | None]
 
 
@@ -90,7 +87,7 @@ def _followed(tracker: BaseTracker, taken: Taken, base: BaseTable) -> Taken:
         raise ImageLostError("nobody has queried it for many base versions")
     with suppress(NotFoundError):
         if tracker.preserves_rows(taken.version, etag, base):
-            earlier = (*taken.earlier, etag)[-_EARLIER:]
+            earlier = (*taken.earlier, etag)[-Live.earlier :]
             return replace(taken, version=base.version, details=base.found, earlier=earlier)
     raise ImageLostError("the base table has other rows")
 

@@ -47,6 +47,8 @@ class Live(Thresholds):
         few: as many changed rows are always taken in: that takes some ten milliseconds.
         versions: if there are more new base versions, all rows are read again: one more file is
             read for each, 5 ms on a disk and a round trip on a store, while the query waits.
+        earlier: so many base versions that were taken in before the newest are known again, as
+            queries may still be served them.
         log: so many bytes of rows, or `log_share` of what is kept if that is more, may wait until
             a query asks for their columns. Less would change columns that nobody reads.
     """
@@ -64,6 +66,7 @@ class Live(Thresholds):
     missing = 0.25
     few = 65_536
     versions = 32
+    earlier = 8
     log = 16 * _MIB
     log_share = 0.125
 
