@@ -23,10 +23,10 @@ from exec_nodes.evolution.project import numbered
 from memwal_sql.bulk.rows import ORDER, RowForm, RowReader, newest
 from memwal_sql.errors import NotFoundError
 from memwal_sql.state.batch_marks import check_id
+from memwal_sql.state.generation_writer import GenerationWriter
 from memwal_sql.storage import paths
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.wal.entry import TOMBSTONE
-from memwal_sql.write.generation_writer import GenerationWriter
 from memwal_sql.write.router import RegionKey, Router
 from planner.regions.factories import unsharded
 from planner.regions.ids import region_id

@@ -16,9 +16,9 @@ from memwal_sql.maintain.index_builder import build_indexes
 from memwal_sql.maintain.merge.merger import Merger
 from memwal_sql.maintain.merge.shares import Run, Shares
 from memwal_sql.maintain.progress import report_nothing
+from memwal_sql.state.generation_writer import GenerationWriter
 from memwal_sql.table.handle import TableHandle
 from memwal_sql.table.maintaining import merge, regions_now
-from memwal_sql.write.generation_writer import GenerationWriter
 
 
 def stager(table: TableHandle, job: str, form: RowForm, *, replaces: bool = False) -> Stager:

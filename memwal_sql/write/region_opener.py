@@ -27,6 +27,7 @@ from memwal_sql.errors import (
 )
 from memwal_sql.state import open_writers
 from memwal_sql.state.context import TableContext
+from memwal_sql.state.generation_writer import FindIndexes, GenerationWriter
 from memwal_sql.state.replay import MakeMemTable, memtables_of
 from memwal_sql.storage.objects.concurrent import SharedCall
 from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
@@ -45,7 +46,6 @@ from memwal_sql.write.claim import (
     read_log,
 )
 from memwal_sql.write.flusher import RegionFlusher
-from memwal_sql.write.generation_writer import FindIndexes, GenerationWriter
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.region_writer import RegionWriter
 from memwal_sql.write.router import RegionValues, active_spec

@@ -25,8 +25,8 @@ from exec_nodes.base.threads import AtExit
 from memwal_sql.cli.metrics import serve_metrics
 from memwal_sql.errors import StoreUnavailableError
 from memwal_sql.maintain.loop import run_jobs_forever
+from memwal_sql.state.generation_writer import GenerationWriter
 from memwal_sql.storage.objects.local import LocalStore
-from memwal_sql.write.generation_writer import GenerationWriter
 from memwal_sql.write.options import STATEMENT_WRITERS, WriterOptions
 from tests.model.small_rows import SCHEMA, make_rows
 
