@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import count
-from math import inf
-from threading import Lock
 from typing import TypeVar
 from uuid import UUID
-from weakref import WeakSet
 
 import pyarrow as pa
 
@@ -20,32 +16,29 @@ from memwal_sql.errors import (
     ConflictError,
     FencedError,
     MemWalError,
-    SourceGoneError,
     UnsupportedError,
     WriterFailedError,
 )
-from memwal_sql.life_log import deferred_logs
-from memwal_sql.state import open_writers
 from memwal_sql.storage.deadlines import unbounded
-from memwal_sql.storage.objects.concurrent import map_remote
 from memwal_sql.storage.retries import ATTEMPTS
+from memwal_sql.write.claimed_regions import ClaimedRegions
 from memwal_sql.write.conditional.recent import Cut
 from memwal_sql.write.generations import PendingWrite
 from memwal_sql.write.options import PARALLEL_REGIONS
-from memwal_sql.write.region_opener import RegionClaimer, RegionOpener
+from memwal_sql.write.region_opener import RegionOpener
 from memwal_sql.write.region_writer import RegionWriter
 from memwal_sql.write.router import RegionKey, RegionValues, Router
 from memwal_sql.write.turns import Turns
 
 R = TypeVar("R")
-_numbers = count()
-TableRegion = tuple["RegionWriters", RegionKey]
-"""A region of one of several tables."""
 
 
 class RegionWriters:
-    """Divides rows among the writers of their regions, which it opens, and calls several at
-    once."""
+    """Divides rows among the writers of their regions, which it opens, and calls several at once.
+
+    Attributes:
+        claimed: the claimed regions.
+    """
 
     def __init__(
         self,
@@ -60,21 +53,15 @@ class RegionWriters:
             check_open: raises if no region may be opened any more.
             turns: how to wait before a region is taken over; None: not at all.
         """
+        self.claimed = ClaimedRegions(opener, check_open, turns)
         self._opener = opener
-        self._turns = turns
+        self._takes_turns = turns is not None and opener.options.durable
         self._manual = region or ""
-        self._check_open = check_open
         self._router = None if opener.table.spec is None else Router(opener.table.spec)
-        self._writers: dict[RegionKey, RegionWriter] = {}
-        self._claimers: dict[RegionKey, RegionClaimer] = {}
-        self._used: dict[RegionKey, float] = {}  # when rows last came for a region
-        self.open_lock = Lock()
-        self._partners: WeakSet[RegionWriters] = WeakSet()
-        self.number = next(_numbers)
 
     def __iter__(self) -> Iterator[RegionWriter]:
         """The writers that are open now."""
-        return iter(list(self._writers.values()))
+        return iter(self.claimed)
 
     @property
     def unfenced(self) -> list[RegionWriter]:
@@ -90,17 +77,10 @@ class RegionWriters:
                 cuts[writer] = writer.begin_cut()
         return cuts
 
-    def take_turns_with(self, others: Iterable[RegionWriters]) -> None:
-        """Note that calls write regions of other tables together with those of this one: who waits
-        for a turn in some of them takes back what was lost in all."""
-        new = [writers for writers in others if writers not in self._partners]
-        if new:  # another set, as threads may be walking over this one
-            self._partners = WeakSet([*self._partners, *new])
-
     def claimed_again(self) -> list[RegionWriter]:
         """The writers that are open now, once those of regions that were handed over have claimed
         these in their turn."""
-        self._open_missing({key: {} for key in self._writers}, lambda _: [])
+        self.claimed.claim({key: {} for key in self.claimed.keys}, lambda _: [])
         return list(self)
 
     def in_turn(self, call: Callable[[], R]) -> R:
@@ -110,7 +90,7 @@ class RegionWriters:
             try:
                 return call()
             except FencedError as error:
-                if self._turns is None or not self._opener.options.durable:
+                if not self._takes_turns:
                     raise
                 fence = error
         raise ConflictError(
@@ -124,17 +104,16 @@ class RegionWriters:
         self._opener.table.check_base()
         spec = self._opener.table.spec
         if self._router is None or spec is None:
-            if self._lacks(()):
-                self._open_missing({(): {}}, lambda _: [self._opener.manual_claimer(self._manual)])
-            return [(self._writers[()], batch)]
+            if self.claimed.lacks(()):
+                self.claimed.claim({(): {}}, lambda _: [self._opener.manual_claimer(self._manual)])
+            return [(self.claimed[()], batch)]
         parts = self._router.route(batch)
-        if self._turns is not None:
-            self._used.update(dict.fromkeys([part.key for part in parts], self._turns.clock()))
-        if any(self._lacks(part.key) for part in parts):
-            self._open_missing(
+        self.claimed.note_used([part.key for part in parts])
+        if any(self.claimed.lacks(part.key) for part in parts):
+            self.claimed.claim(
                 {part.key: part.values for part in parts}, partial(self._opener.claimers, spec)
             )
-        return [(self._writers[part.key], part.rows) for part in parts]
+        return [(self.claimed[part.key], part.rows) for part in parts]
 
     def append(self, batch: pa.RecordBatch) -> dict[UUID, int]:
         """Write rows, and return the position of the last entry of each region. Rows whose region
@@ -188,8 +167,8 @@ class RegionWriters:
                 )
             key = tuple(values[name] for name in spec.field_ids)
             by_key[key] = values
-        if spec is not None and any(self._lacks(key) for key in by_key):
-            self._open_missing(by_key, partial(self._opener.claimers, spec))
+        if spec is not None and any(self.claimed.lacks(key) for key in by_key):
+            self.claimed.claim(by_key, partial(self._opener.claimers, spec))
         return list(self)
 
     def are_apart(self, keys: pa.Table, others: pa.Table) -> bool:
@@ -249,153 +228,6 @@ class RegionWriters:
                 call(writer)
             except Exception as error:
                 errors.append(error)
-
-    def wait(self) -> None:
-        """Return when no region is being opened."""
-        with self.open_lock:
-            pass
-
-    # What the calls of other tables use, too, while they hold `open_lock`.
-
-    def is_claimable(self) -> bool:
-        """Whether regions of the table may be claimed with its columns."""
-        try:
-            self._check_open()
-            self._opener.table.check_claimable()
-        except MemWalError:
-            return False
-        return True
-
-    def lost(self) -> dict[TableRegion, RegionClaimer]:
-        """The regions that rows came for of late and that others have taken over, after a look at
-        all of the former."""
-        self._check_open()
-        since = -inf if self._turns is None else self._turns.recent
-        in_use = {key: w for key, w in self._writers.items() if self._used.get(key, -inf) >= since}
-        self._probe(writer for writer in in_use.values() if not writer.is_handed_over)
-        return {
-            (self, key): self._claimers[key]
-            for key, writer in in_use.items()
-            if writer.is_handed_over
-        }
-
-    def note_claimed(self, key: RegionKey, claimer: RegionClaimer, writer: RegionWriter) -> None:
-        """Let a writer that has claimed its region take the rows that come for it."""
-        # Before it takes rows: readers find these with it.
-        before = open_writers.register(self._opener.table.context.identity, writer)
-        if before is not None:
-            before.taken_over(writer.epoch)
-        self._writers[key] = writer
-        self._claimers[key] = claimer
-
-    def _lacks(self, key: RegionKey) -> bool:
-        return key not in self._writers or self._is_lost(key)
-
-    def _is_lost(self, key: RegionKey) -> bool:
-        writer = self._writers.get(key)
-        return writer is not None and writer.is_handed_over
-
-    def _open_missing(
-        self,
-        regions: Mapping[RegionKey, RegionValues],
-        claimers_of: Callable[[list[RegionValues]], list[RegionClaimer]],
-    ) -> None:
-        """Claim those regions of a call that this writer lacks, all of them in one turn, with what
-        was lost besides."""
-        tables = [self]
-        if self._turns is not None and any(self._is_lost(key) for key in regions):
-            tables = sorted({self, *self._partners}, key=lambda writers: writers.number)
-        with deferred_logs():
-            _holding(tables, partial(self._claim_missing, tables, regions, claimers_of))
-
-    def _claim_missing(
-        self,
-        tables: Sequence[RegionWriters],
-        regions: Mapping[RegionKey, RegionValues],
-        claimers_of: Callable[[list[RegionValues]], list[RegionClaimer]],
-    ) -> None:
-        """See `_open_missing`. The caller holds the `open_lock` of all these tables."""
-        self._check_open()
-        missing = [key for key in regions if self._lacks(key)]
-        if not missing:
-            return
-        new = [key for key in missing if key not in self._claimers]
-        contested = len(new) < len(missing)
-        # All are looked up before one is created, or they would find each other's; and before
-        # the columns are: who claims one after that is seen by its epoch.
-        claimers = claimers_of([regions[key] for key in new]) if new else []
-        self._opener.table.check_claimable()
-        of_call = {key: self._claimers[key] for key in regions if key in self._claimers}
-        of_call.update(zip(new, claimers, strict=True))
-        try:
-            lost = partial(_lost, [t for t in tables if t is self or t.is_claimable()])
-            turn = None if self._turns is None else self._turns.begin()
-            while lacking := self._lacking(of_call):
-                if self._turns is not None and turn is not None:
-                    probed = partial(self._lacking, of_call, contested)
-                    lacking = self._turns.wait(turn, probed, lost)
-                places = sorted(lacking, key=lambda place: lacking[place].order)
-                # All who wait begin with the same region, or each would get some of them.
-                first = 1 if turn is not None and turn.has_begun else len(places)
-                if self._claim({p: lacking[p] for p in places[:first]}, of_call):
-                    self._claim({p: lacking[p] for p in places[first:]}, of_call)
-                contested = True
-        except SourceGoneError:  # others have written a wider type than this writer knows
-            self._opener.table.check_claimable()
-            raise
-
-    def _lacking(
-        self, regions: Mapping[RegionKey, RegionClaimer], probing: bool = False
-    ) -> dict[TableRegion, RegionClaimer]:
-        """Those of these regions that this writer lacks, after `probing` the others. Raises
-        ReopenError if no region may be opened any more."""
-        self._check_open()
-        if probing:
-            self._probe([self._writers[key] for key in regions if not self._lacks(key)])
-        return {(self, key): claimer for key, claimer in regions.items() if self._lacks(key)}
-
-    def _probe(self, writers: Iterable[RegionWriter]) -> None:
-        map_remote(self._opener.table.context.store.remote, RegionWriter.probe, writers)
-
-    def _claim(
-        self, lacking: Mapping[TableRegion, RegionClaimer], of_call: Container[RegionKey]
-    ) -> bool:
-        """Claim regions, and return whether all are claimed: if writers take turns, those that
-        others claim at the same time are left for the next turn. Raises the first other error about
-        a region of a call."""
-        errors, all_are_claimed = [], True
-        claims = outcomes(RegionClaimer.claim, lacking.values(), PARALLEL_REGIONS, all_end=True)
-        for (place, claimer), claimed in zip(lacking.items(), claims, strict=True):
-            writers, key = place
-            is_of_call = writers is self and key in of_call
-            if claimed.error is None:
-                writers.note_claimed(key, claimer, claimed.get())
-            elif isinstance(claimed.error, FencedError) and self._turns is not None:
-                all_are_claimed = False
-            elif is_of_call or not isinstance(claimed.error, MemWalError):
-                errors.append(claimed.error)
-        if errors:
-            raise errors[0]
-        return all_are_claimed
-
-
-def _holding(tables: Sequence[RegionWriters], call: Callable[[], None]) -> None:
-    """Make a call that may open regions of some tables. By nested blocks: an interrupt between two
-    steps of an ExitStack would leave a lock behind."""
-    if not tables:
-        call()
-        return
-    with tables[0].open_lock:
-        _holding(tables[1:], call)
-
-
-def _lost(tables: Iterable[RegionWriters]) -> dict[TableRegion, RegionClaimer]:
-    """What some tables have `lost`; not those whose look fails."""
-    lost: dict[TableRegion, RegionClaimer] = {}
-    for writers in tables:
-        with suppress(MemWalError):
-            lost |= writers.lost()
-    return lost
 
 
 def _buffered(call: Callable[[], R]) -> Outcome[R]:

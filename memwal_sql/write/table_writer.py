@@ -233,7 +233,7 @@ class TableWriter(RowCalls):
     def take_turns_with(self, others: Iterable[TableWriter]) -> None:
         """Note that transactions write this table together with others: this process takes its
         turns in all of them at once."""
-        self._writers.take_turns_with(writer.region_writers for writer in others)
+        self._writers.claimed.take_turns_with(w.region_writers.claimed for w in others)
 
     @property
     def region_writers(self) -> RegionWriters:
@@ -295,7 +295,7 @@ class TableWriter(RowCalls):
         self._wal_flushes.shutdown()
         errors: list[Exception] = []
         self._writers.each(RegionWriter.close, errors)
-        self._writers.wait()
+        self._writers.claimed.wait()
         self._flushes.shutdown()  # flushes that are running end, and may fail
         self._writers.each(RegionWriter.check_flushes, errors)
         for writer in self._writers:
