@@ -36,7 +36,8 @@ DOCS_VENV ?= .venv-docs
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(VENV)/.installed ## Build .venv and the native library (some minutes once, then nothing)
+setup: $(VENV)/.installed ## Build .venv, the native library and, with a JDK, the jar for Spark (some minutes once, then nothing)
+	@$(BIN)/python -m jvm
 
 demo: setup ## Replay a year of flights as a stream, with SQL meanwhile
 	@$(BIN)/python -m demo
@@ -65,7 +66,8 @@ mutants: setup ## Put small faults into a copy of the code: tests must notice ea
 spec: ## Check the models of the protocol, and that their mutants fail (Java; some minutes)
 	@$(PYTHON) -m spec
 
-wheel: setup ## Build a wheel for Python 3.11 and later into dist/
+wheel: setup ## Build a wheel for Python 3.11 and later into dist/ (with a JDK)
+	@$(BIN)/python -m jvm --needed
 	@$(BIN)/python -m maturin build --release --out dist
 
 format: setup ## Format the sources

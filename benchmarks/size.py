@@ -26,7 +26,7 @@ from rich.table import Table
 import memwal_sql as mw
 
 ROOT = Path(__file__).parent.parent
-LAYERS = ("memwal_sql", "planner", "exec_nodes", "memwal_cli")
+LAYERS = ("memwal_sql", "planner", "exec_nodes", "memwal_cli", "pyspark_memwal", "jvm")
 _WARM = 4
 _DIMENSION = 8
 _SCHEMA = pa.schema(

@@ -19,7 +19,7 @@ from rich.console import Console
 from demo.checks import Outcome
 from demo.flights import PRIMARY_KEY, load_flights
 from demo.report import make_console, print_outcome
-from memwal_sql.spark import merge, register, use_bundled_java
+from memwal_sql.spark import merge, use_bundled_java
 
 _COLUMNS = (
     "flight_date date, carrier string, flight int, origin string, dest string, distance int, "
@@ -66,7 +66,6 @@ def main() -> int:
 
 def run(spark: SparkSession, console: Console, folder: Path, flights: pa.Table) -> list[Outcome]:
     """CSV files become a stream, the stream a table; what was checked."""
-    register(spark)
     source, uri = folder / "csv", str(folder / "flights")
     _write_months(flights.select(_NAMES), source)
     files = spark.readStream.schema(_COLUMNS).option("header", "true")

@@ -20,6 +20,7 @@ LAYERS = {
     "planner": frozenset({"memwal_native", "exec_nodes"}),
     "memwal_sql": frozenset({"memwal_native", "exec_nodes", "planner"}),
     "memwal_cli": frozenset(),
+    "pyspark_memwal": frozenset({"memwal_sql"}),
 }
 OURS = frozenset(LAYERS) | {"tests", "demo", "benchmarks"}
 FILES = sorted(

@@ -14,7 +14,7 @@ from rich.console import Console
 from benchmarks.__main__ import main
 from benchmarks.spark.work import FULL, SMALL, Sizes, batch_write, reading, stream_write
 from benchmarks.support.result import Result
-from memwal_sql.spark import register, use_bundled_java
+from memwal_sql.spark import use_bundled_java
 
 BENCHMARKS: Mapping[str, Callable[[SparkSession, Path, Sizes], Iterator[Result]]] = {
     "reading": reading,
@@ -47,7 +47,6 @@ def _local_spark(folder: Path) -> Iterator[SparkSession]:
     builder = SparkSession.builder.master("local[*]").appName("memwal benchmarks")
     spark = builder.config(map=settings).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    register(spark)
     try:
         yield spark
     finally:

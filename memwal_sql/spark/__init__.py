@@ -1,4 +1,4 @@
-"""MemWAL tables in Spark: `register(spark)`, then format `memwal`; maintenance as Spark jobs."""
+"""MemWAL tables in Spark: format `memwal`, its jar, and searches and maintenance as Spark jobs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ except ModuleNotFoundError as error:
         f"memwal_sql.spark needs {error.name}: pip install 'memwal-sql[spark]'"
     ) from error
 
+from memwal_sql.spark.built_jar import jar
 from memwal_sql.spark.java import use_bundled_java
 from memwal_sql.spark.maintenance import (
     add_columns,
@@ -35,6 +36,7 @@ __all__ = [
     "compact",
     "full_text_search",
     "hybrid_search",
+    "jar",
     "merge",
     "register",
     "repartition_by_region",
@@ -45,12 +47,14 @@ __all__ = [
 
 
 def register(spark: SparkSession) -> None:
-    """Make format `memwal` known to a session.
+    """Let reads have as many tasks as the session runs at once, and check its Python workers.
+
+    Spark finds format `memwal` without this: a read has as many tasks as the driver has processors
+    then, or with the `jar` as many as run at once.
 
     Raises InvalidCallError when Spark's Python workers run with an interpreter that lacks this
     package.
     """
     check_workers(spark.sparkContext)
-    # A class of the session's own: nothing else of a session reaches a data source.
     source = type("SessionDataSource", (MemWalDataSource,), {"parallelism": parallelism(spark)})
     spark.dataSource.register(source)

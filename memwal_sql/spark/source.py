@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -25,10 +27,11 @@ from memwal_sql.spark.writer import BatchWriter, StreamWriter
 class MemWalDataSource(DataSource):
     """Reads and writes MemWAL tables; see docs/spark.md for its options.
 
-    `parallelism` is how many tasks run at once; the class that a session gets knows it.
+    `parallelism` is how many tasks run at once. Nothing of a session reaches a data source, so it
+    is the number of the driver's processors, unless `register` gives a session its own class.
     """
 
-    parallelism = 2
+    parallelism = os.cpu_count() or 1
 
     @classmethod
     def name(cls) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -33,14 +34,17 @@ warnings.simplefilter("ignore")
 import pyarrow as pa
 import memwal_sql as mw
 from pyspark.sql import SparkSession
-from memwal_sql.spark import register, use_bundled_java
+from memwal_sql.spark import jar, use_bundled_java
 
 use_bundled_java()
 os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+try:
+    builder = builder.config("spark.jars", jar())
+except mw.InvalidCallError:
+    pass  # no JDK built it
 spark = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1").getOrCreate()
-register(spark)
 print(spark.sparkContext._jvm.java.lang.System.getProperty("java.home"))
 frame = spark.createDataFrame([(1, "Oslo"), (2, "Rome")], "id bigint not null, city string")
 frame.write.format("memwal").mode("append").option("primaryKey", "id").save("weather")
@@ -65,9 +69,15 @@ def test_one_wheel_serves_every_python_from_3_11(wheel: Path) -> None:
     name, version, python, abi, _ = wheel.stem.split("-")
     assert (name, version, python, abi) == ("memwal_sql", mw.__version__, "cp311", "abi3")
     with zipfile.ZipFile(wheel) as archive:
-        held = {name.partition("/")[0] for name in archive.namelist()}
+        files = archive.namelist()
+    held = {name.partition("/")[0] for name in files}
     info = f"memwal_sql-{version}.dist-info"
-    assert held == {"exec_nodes", "planner", "memwal_native", "memwal_sql", "memwal_cli", info}
+    packages = {"exec_nodes", "planner", "memwal_native", "memwal_sql", "memwal_cli"}
+    assert held == packages | {"pyspark_memwal", info}
+    jars = [name for name in files if name.endswith(".jar")]
+    built = [f"memwal_sql/spark/{path.name}" for path in (ROOT / "memwal_sql/spark").glob("*.jar")]
+    assert jars == built
+    assert len(jars) == 1 or shutil.which("javac") is None
 
 
 def test_the_packages_come_from_the_environment_alone(plain: Environment, tmp_path: Path) -> None:

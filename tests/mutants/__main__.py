@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 
 from tests.mutants.table import ROOT, Mutant, mutants
 
-_PACKAGES = ("exec_nodes", "planner", "memwal_native", "memwal_sql", "memwal_cli")
+_PACKAGES = ("exec_nodes", "planner", "memwal_native", "memwal_sql", "memwal_cli", "pyspark_memwal")
 _COPIED = (*_PACKAGES, "tests", "docs", "pyproject.toml")
 _TEST_SECONDS = 100
 _MOST_SECONDS = 1800

@@ -1,4 +1,4 @@
-"""One Spark for all tests, which runs two tasks at a time.
+"""One Spark for all tests, which runs two tasks at a time, with the jar where it was built.
 
 A soak has a master and two executors, each a process with workers of its own.
 """
@@ -17,8 +17,25 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", FutureWarning)  # of newer pandas versions
     from pyspark.sql import SparkSession
 
-from memwal_sql.spark import register
+from memwal_sql.errors import InvalidCallError
+from memwal_sql.spark import MemWalDataSource, jar
 from tests.soak import IS_SOAK
+
+
+class PythonSource(MemWalDataSource):
+    """What format `memwal` is without the jar."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "memwal_python"
+
+
+def jars() -> dict[str, str]:
+    """The setting that brings the jar; none on a machine without a JDK."""
+    try:
+        return {"spark.jars": jar()}
+    except InvalidCallError:
+        return {}
 
 
 @pytest.fixture(scope="session")
@@ -30,6 +47,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     paths = [str(here / "preloaded"), str(here.parent.parent), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)
     settings = {
+        **jars(),
         "spark.driver.memory": "512m",
         "spark.executor.memory": "512m",
         "spark.ui.enabled": "false",
@@ -54,6 +72,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     finally:
         os.chdir(work)
     session.sparkContext.setLogLevel("OFF")
-    register(session)
+    session.dataSource.register(PythonSource)
     yield session
     session.stop()

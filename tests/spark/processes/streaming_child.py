@@ -7,8 +7,6 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from memwal_sql.spark import register
-
 
 def main(feed: str, uri: str, checkpoint: str) -> None:
     """A file a batch, without end."""
@@ -18,7 +16,6 @@ def main(feed: str, uri: str, checkpoint: str) -> None:
     builder = builder.config("spark.driver.memory", "512m")
     builder = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
     spark = builder.config("spark.local.dir", f"{checkpoint}.scratch").getOrCreate()
-    register(spark)
     files = spark.readStream.schema("id long, val string").option("maxFilesPerTrigger", 1)
     writer = files.parquet(feed).writeStream.format("memwal")
     writer.option("checkpointLocation", checkpoint).start(uri).awaitTermination()

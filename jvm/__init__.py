@@ -1,0 +1,1 @@
+"""The Java sources of the jar for Spark, and their build."""

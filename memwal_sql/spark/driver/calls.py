@@ -1,0 +1,61 @@
+"""One call of the jar: the name of an operation, arguments as JSON and parts in bytes, and its
+answer. The other side is `Python.java`."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO, Any
+
+from pyspark.logger.worker_io import capture_outputs
+
+from memwal_sql.errors import MemWalError
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an operation returns: an object of JSON without the key `error`, and parts in bytes."""
+
+    json: Mapping[str, Any]
+    parts: Sequence[bytes] = ()
+
+
+Operation = Callable[[Mapping[str, Any], Sequence[bytes]], Answer]
+
+_INT = struct.Struct("!i")  # as Java writes them
+
+OPERATIONS: Mapping[str, Operation] = {}
+
+
+def answer_call(infile: IO[bytes], outfile: IO[bytes]) -> None:
+    """Run an operation. An error of this package is an answer, with its message; any other is
+    Spark's to report, with the traceback."""
+    name = _read(infile).decode()
+    arguments = json.loads(_read(infile))
+    parts = [_read(infile) for _ in range(_read_int(infile))]
+    try:
+        with capture_outputs():
+            answer = OPERATIONS[name](arguments, parts)
+    except MemWalError as error:
+        answer = Answer({"error": f"{type(error).__name__}: {error}"})
+    _write(outfile, json.dumps(answer.json).encode())
+    if "error" not in answer.json:
+        outfile.write(_INT.pack(len(answer.parts)))
+        for part in answer.parts:
+            _write(outfile, part)
+
+
+def _read(file: IO[bytes]) -> bytes:
+    return file.read(_read_int(file))
+
+
+def _read_int(file: IO[bytes]) -> int:
+    (number,) = _INT.unpack(file.read(_INT.size))
+    return int(number)
+
+
+def _write(file: IO[bytes], data: bytes) -> None:
+    file.write(_INT.pack(len(data)))
+    file.write(data)
