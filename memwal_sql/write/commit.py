@@ -88,15 +88,15 @@ def commit(
     `enqueued`; nothing is enqueued then."""
     for share in shares:
         share.key_set  # noqa: B018 (before others wait)
-    with ExitStack() as orders:
+    with ExitStack() as locks:
         for share in sorted(shares, key=lambda share: share.order):
-            orders.enter_context(share.writer.order)
+            locks.enter_context(share.writer.enqueue_lock)
         if lost := lost_keys(shares):
             raise conflict_of(lost)
         return enqueued(shares, description, atomic=atomic)
 
 
-# The caller holds the `order` of all writers in the functions below.
+# The caller holds the `enqueue_lock` of all writers in the functions below.
 
 
 def lost_keys(shares: Sequence[Share]) -> Lost:

@@ -99,10 +99,10 @@ class AtomicWrite:
         description: Description,
         clock: Callable[[], float] = seconds,
     ) -> None:
-        """Give all rows their places; the caller holds the `order` of every writer, and has checked
-        what must be so. Raises UnsupportedError for more than `MOST_PARTS` participants, and for
-        tables whose places do not lie near each other; nothing is enqueued then. The table of the
-        first participant has the record: who drops it finds an intent there."""
+        """Give all rows their places; the caller holds the `enqueue_lock` of every writer, and has
+        checked what must be so. Raises UnsupportedError for more than `MOST_PARTS` participants,
+        and for tables whose places do not lie near each other; nothing is enqueued then. The table
+        of the first participant has the record: who drops it finds an intent there."""
         self._began: float | None = None
         self.is_record_own = False
         self._writes: list[tuple[Participant, PendingWrite]] = []

@@ -59,9 +59,9 @@ class GroupCommit:
     Attributes:
         region_id: the region.
         epoch: the writer epoch of the claim.
-        order: the lock of the table's writer, held while rows are enqueued. Landing an entry
-            must not take it: a buffered transaction holds it while it waits for entries.
-        recent: the keys written after the open cuts; read under `order`.
+        enqueue_lock: the lock of the table's writer, held while rows are enqueued. Landing an
+            entry must not take it: a buffered transaction holds it while it waits for entries.
+        recent: the keys written after the open cuts; read under `enqueue_lock`.
         fenced_at: when it has met the claim of another one, by its clock; 0 if it has not.
     """
 
@@ -74,7 +74,7 @@ class GroupCommit:
         budget: MemoryBudget,
         buffered: Callable[[bool], None],
         clock: Callable[[], float],
-        order: AbstractContextManager[object] | None,
+        enqueue_lock: AbstractContextManager[object] | None,
     ) -> None:
         self.region_id, self.epoch = claim.region_id, claim.epoch
         self.recent = RecentWrites(generations.active.memtable.primary_key)
@@ -85,8 +85,8 @@ class GroupCommit:
         self._buffered = buffered
         self._budget = budget
         self._clock = clock
-        self._lock = RLock()  # taken within `order`
-        self.order = self._lock if order is None else order
+        self._lock = RLock()  # taken within `enqueue_lock`
+        self.enqueue_lock = self._lock if enqueue_lock is None else enqueue_lock
         self._changed = StateCondition(self._lock)
         self._pending = PendingWrites(options, clock)
         self._landed = 0  # the ticket up to which all writes have landed
@@ -120,14 +120,14 @@ class GroupCommit:
     ) -> list[PendingWrite]:
         """Give one or more rows their place in the order of writing; `land` them next.
 
-        `checked`: under `order` by the caller, who enqueues rows of several regions: they have
-        their places in all or in none. If the writer has stopped since, `land` or the next call
-        raises that.
+        `checked`: under `enqueue_lock` by the caller, who enqueues rows of several regions: they
+        have their places in all or in none. If the writer has stopped since, `land` or the next
+        call raises that.
         """
         parts = memtable_slices(batch, self._options)
         if staged is not None and len(parts) > 1:  # the mark of one would stand for all
             raise InvalidCallError("rows of a staged batch must fit into one MemTable")
-        with self.order, self._lock:
+        with self.enqueue_lock, self._lock:
             if not checked:
                 self._check_usable(NOT_WRITTEN)
             try:
@@ -155,10 +155,10 @@ class GroupCommit:
         """Give the rows of a transaction, which may be none, their place in the order of writing.
 
         Everything before lands first; nothing behind it does until `end_intent`, or until the write
-        `is_abandoned`. In a buffered writer the caller holds `order` until then, as rows go into
-        MemTables when they are enqueued.
+        `is_abandoned`. In a buffered writer the caller holds `enqueue_lock` until then, as rows go
+        into MemTables when they are enqueued.
         """
-        with self.order, self._lock:
+        with self.enqueue_lock, self._lock:
             self._check_usable(NOT_WRITTEN)
             try:
                 self._pending.add(write)

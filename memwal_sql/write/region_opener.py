@@ -119,7 +119,7 @@ class WrittenTable:
 @dataclass(frozen=True, kw_only=True)
 class RegionOpener:
     """Opens writers of a table's regions, with the state that they share: the memory for unflushed
-    rows, threads for flushes, and the `order` of writing.
+    rows, threads for flushes, and the lock that is held while rows are enqueued.
 
     `lost` is called when a region finds that the table is another one now, or that this package has
     become too old to write it.
@@ -132,7 +132,7 @@ class RegionOpener:
     buffered: Callable[[bool], None] = lambda _: None
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
-    order: AbstractContextManager[object] = field(default_factory=RLock)
+    enqueue_lock: AbstractContextManager[object] = field(default_factory=RLock)
 
     @lazy_property
     def budget(self) -> MemoryBudget:
@@ -222,7 +222,7 @@ class RegionOpener:
                 sleep=self.sleep,
             ),
             options=self.options,
-            order=self.order,
+            enqueue_lock=self.enqueue_lock,
             budget=self.budget,
             buffered=self.buffered,
             clock=self.clock,

@@ -48,7 +48,7 @@ class RegionWriter(GroupCommit):
         budget: MemoryBudget,
         buffered: Callable[[bool], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
-        order: AbstractContextManager[object] | None = None,
+        enqueue_lock: AbstractContextManager[object] | None = None,
     ) -> None:
         generations = OpenGenerations(
             replayed=replayed,
@@ -60,7 +60,7 @@ class RegionWriter(GroupCommit):
             budget=budget,
             clock=clock,
         )
-        super().__init__(claim, wal, generations, options, budget, buffered, clock, order)
+        super().__init__(claim, wal, generations, options, budget, buffered, clock, enqueue_lock)
         self.entry_schema = wal.schema
         self._claim = claim
         self._make_memtable = make_memtable
@@ -175,7 +175,7 @@ class RegionWriter(GroupCommit):
     def begin_cut(self) -> Cut:
         """A cut that readers see every write up to once it is reached. For a writer whose region is
         handed over it is after all that it wrote."""
-        with self.order, self._lock:
+        with self.enqueue_lock, self._lock:
             if self.is_handed_over:
                 return Cut(0, self._generations.active.memtable)
             self._check_usable()
@@ -284,7 +284,7 @@ class RegionWriter(GroupCommit):
             if self._failure is None:
                 self.flush_wal()
         finally:
-            with self.order, self._lock:
+            with self.enqueue_lock, self._lock:
                 self._closed = True
                 self._generations.release()
         with self._lock:

@@ -76,7 +76,7 @@ class _Read:
 
     def lost(self) -> Lost | None:
         """Its shares that others came before; None if there are none, and it has missed no region.
-        The caller holds the `order`."""
+        The caller holds the `enqueue_lock`."""
         lost = lost_keys(self.shares)
         # Of two statements that make regions, one at least finds the other's, as each has claimed
         # its own by now.
@@ -90,7 +90,7 @@ class Statements:
 
     Attributes:
         make_room: waits until that many bytes may be enqueued.
-        order: held while rows are enqueued, by every call of the table's writer.
+        enqueue_lock: held while rows are enqueued, by every call of the table's writer.
         regions: the spec and the values of all regions of the table.
         routes: whether a row determines its region; otherwise UnsupportedError.
     """
@@ -98,7 +98,7 @@ class Statements:
     context: TableContext
     writers: RegionWriters
     make_room: Callable[[int], None]
-    order: AbstractContextManager[object]
+    enqueue_lock: AbstractContextManager[object]
     regions: Callable[[], Sequence[tuple[int, RegionValues | None]]]
     routes: bool
     options: WriterOptions
@@ -151,7 +151,7 @@ class Statements:
         def land() -> WriteResult | None:
             self.make_room(rows.nbytes)
             shares = [Share(self.context, *routed) for routed in self.writers.route(rows)]
-            with self.order:
+            with self.enqueue_lock:
                 transaction = transaction_of(shares, description, atomic=atomic)
             return None if transaction is None else self._land(transaction, _Read(shares, (), 0))
 
@@ -191,7 +191,7 @@ class Statements:
             self.make_room(sum(share.rows.nbytes for share in read.shares))
             for share in read.shares:
                 share.key_set  # noqa: B018 (before others wait)
-            with self.order:
+            with self.enqueue_lock:
                 # One attempt suffices here, unless what it calls writes, too.
                 for _ in range(ATTEMPTS):
                     lost = read.lost()

@@ -99,7 +99,7 @@ class TableWriter(RowCalls):
             context=context,
             writers=self._writers,
             make_room=lambda size: self._budget.wait_for_room(size, self._relieve),
-            order=opener.order,
+            enqueue_lock=opener.enqueue_lock,
             regions=table.regions,
             routes=table.spec is not None,
             options=self._options,
