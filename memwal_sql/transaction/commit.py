@@ -27,7 +27,7 @@ from memwal_sql.transaction.begin import Joined
 from memwal_sql.transaction.traces import earlier
 from memwal_sql.write.commit import Share, commit
 from memwal_sql.write.conditional.recent import Cut
-from memwal_sql.write.coordinator import AtomicWrite, Description
+from memwal_sql.write.coordinator import AtomicWrite, Description, home_of
 from memwal_sql.write.region_writer import RegionWriter, carried
 from memwal_sql.write.table_writer import TableWriter
 
@@ -93,7 +93,7 @@ class Commit:
                 if self.serializable:
                     self._check_regions({share.writer.region_id for share in shares})
                 # Now, as a claim may have settled an earlier attempt.
-                attempt = self._attempt(min(share.context.uri for share in shares))
+                attempt = self._attempt(home_of(share.context for share in shares).uri)
                 if isinstance(attempt, TransactionRecord):
                     raise self._came_second()
                 return self._land(shares, replace(self.description, id=attempt))

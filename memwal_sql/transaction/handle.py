@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from types import TracebackType
@@ -30,7 +30,7 @@ from memwal_sql.telemetry import CONFLICTS
 from memwal_sql.transaction.begin import Joined, join
 from memwal_sql.transaction.commit import Commit
 from memwal_sql.transaction.traces import earlier, is_known, traced
-from memwal_sql.write.coordinator import Description, takes_none
+from memwal_sql.write.coordinator import Description, home_of, takes_none
 from memwal_sql.write.statement import SERIALIZABLE, SNAPSHOT, Isolation, check_isolation
 
 READ_ONLY = "the transaction began with READ ONLY: ROLLBACK, and BEGIN another one"
@@ -238,7 +238,7 @@ class OpenTransaction:
 
     @property
     def _home(self) -> TableContext:
-        return home_of(joined.table for joined in self._joined)
+        return home_of(joined.table.context for joined in self._joined)
 
     def _take(self, record: TransactionRecord) -> TransactionResult:
         """Note that the transaction is committed by this record."""
@@ -289,8 +289,3 @@ class OpenTransaction:
             self.rollback()
         elif not self._over or self._expired:
             self.commit()
-
-
-def home_of(tables: Iterable[Table]) -> TableContext:
-    """The table that has the record of a transaction that has written all of some tables."""
-    return min((table.context for table in tables), key=lambda context: context.identity)

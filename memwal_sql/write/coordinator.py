@@ -10,7 +10,7 @@ verdict by the record alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID, uuid4
@@ -58,8 +58,14 @@ class Participant:
 
     @property
     def order(self) -> tuple[str, str, str]:
-        """Its place among the participants; the table of the first one has the record."""
+        """Its place among the participants."""
         return (*self.context.identity, str(self.writer.region_id))
+
+
+def home_of(tables: Iterable[TableContext]) -> TableContext:
+    """The table, of those that a transaction writes or must find unchanged, that has its record:
+    who drops it finds an intent there."""
+    return min(tables, key=lambda table: table.identity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +107,7 @@ class AtomicWrite:
     ) -> None:
         """Give all rows their places; the caller holds the `enqueue_lock` of every writer, and has
         checked what must be so. Raises UnsupportedError for more than `MOST_PARTS` participants,
-        and for tables whose places do not lie near each other; nothing is enqueued then. The table
-        of the first participant has the record: who drops it finds an intent there."""
+        and for tables whose places do not lie near each other; nothing is enqueued then."""
         self._began: float | None = None
         self.is_record_own = False
         self._writes: list[tuple[Participant, PendingWrite]] = []
@@ -110,7 +115,7 @@ class AtomicWrite:
         self._description = description
         self._clock = clock
         self._participants = sorted(participants, key=lambda participant: participant.order)
-        self._home = self._participants[0].context
+        self._home = home_of(participant.context for participant in participants)
         self._places = self._places_of()
         self._attempt = uuid4().hex[:16]
         self._record: TransactionRecord | None = None
