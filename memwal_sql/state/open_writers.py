@@ -68,7 +68,7 @@ class OpenTable(Protocol):
     pid: int
     identity: Identity
     columns: pa.Schema
-    of_insert: bool
+    of_statements: bool
     routes: bool
 
     @property
@@ -167,7 +167,7 @@ def unregister(table: Identity, writer: OpenRegion) -> None:
 
 
 def register_table(writer: OpenTable) -> None:
-    """Make a table writer known, so that INSERT statements share it."""
+    """Make a table writer known, so that statements share it."""
     with _lock:
         _tables[next(_numbers)] = writer
 

@@ -38,8 +38,8 @@ class TableHandle:
         context: the place, the store and the identity of the table.
         tracker: the newest base version that the handle has read, or the one that it stays at.
         collector: takes snapshots of the table.
-        insert_writer: the writer that INSERT statements opened, if there is one.
-        insert_lock: guards it.
+        kept_writer: the writer that statements opened, if there is one.
+        kept_writer_lock: guards it.
         fences: the fences of logs that were looked at for unflushed rows.
     """
 
@@ -66,8 +66,8 @@ class TableHandle:
         self.collector = SnapshotCollector(
             context, self.tracker, pinned=pinned, fixed=fixed, live=live
         )
-        self.insert_writer: OpenTable | None = None
-        self.insert_lock = Lock()
+        self.kept_writer: OpenTable | None = None
+        self.kept_writer_lock = Lock()
         self.fences: Fences = {}
 
     @property
@@ -198,9 +198,9 @@ class TableHandle:
         self.context.check_writes()
 
     def close(self) -> None:
-        """Close the writer that INSERT statements opened, if there is one."""
-        with self.insert_lock:
-            writer, self.insert_writer = self.insert_writer, None
+        """Close the writer that statements opened, if there is one."""
+        with self.kept_writer_lock:
+            writer, self.kept_writer = self.kept_writer, None
         if writer is not None:
             writer.close()
 

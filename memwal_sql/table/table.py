@@ -436,7 +436,7 @@ class Table(TableHandle):
         `open_table`.
 
         Nothing is rolled back: rows that differ are upserted and later rows are deleted, by the
-        writer that INSERT uses. Readers, feeds and logs see ordinary writes, the past stays
+        writer that statements use. Readers, feeds and logs see ordinary writes, the past stays
         readable, and another restore can undo this one. The columns do not change: columns added
         since become null, and dropped ones do not return. Like other statements it loses no
         concurrent write: rows that others write while it runs are compared again.
@@ -854,11 +854,11 @@ class Table(TableHandle):
     ) -> WriteResult:
         """Upsert the rows of an INSERT statement, durably.
 
-        They go through the writer that this process has open for the table, or through INSERT's
-        own: claiming for every statement would take the regions from the writer of the previous
-        one. INSERT's own writer is opened again when the columns have changed, as SQL has no words
-        for that; a program's writer is left to the program. A writer that is closed meanwhile is
-        replaced.
+        They go through the writer that this process has open for the table, or through one that
+        this handle keeps for statements: claiming for each would take the regions from the writer
+        of the one before. The kept writer is opened again when the columns have changed, as SQL has
+        no words for that; a program's writer is left to the program. A writer that is closed
+        meanwhile is replaced.
 
         Args:
             columns: the columns that the statement was planned with.

@@ -1,4 +1,4 @@
-"""Writing to a table: writers for programs, and INSERT statements."""
+"""Writing to a table: writers for programs, and statements."""
 
 from __future__ import annotations
 
@@ -79,20 +79,22 @@ def change(
 def _by_open_writer(
     table: TableHandle, columns: pa.Schema, write: Callable[[OpenTable], WriteResult]
 ) -> WriteResult:
-    """The result of a statement, made by the writer that this process has open, or by INSERT's;
-    again, by the next one, if the program closes it before it has written anything. It is durable,
-    whatever the writer promises."""
+    """The result of a statement, made by the writer that this process has open, or by that of
+    statements; again, by the next one, if that is closed before it has written anything. It is
+    durable, whatever the writer promises."""
     table.check_present("write")
+    writer = statement_writer(table, columns)
     while True:
-        writer = statement_writer(table, columns)
         try:
             result = write(writer)
         except (PartlyWrittenError, TransactionUnknownError, WriterFailedError):
             raise
         except ReopenError:
-            if writer.of_insert:  # its error speaks of writers: say first if columns changed
-                statement_writer(table, columns)
-            if not writer.closed:
+            if not (writer.closed or writer.of_statements):
+                raise
+            # Its errors are for programs: that columns have changed is said first.
+            before, writer = writer, statement_writer(table, columns)
+            if writer is before:
                 raise
         else:
             if result.reached != DURABLE:
@@ -122,26 +124,29 @@ def statement_writer(table: TableHandle, columns: pa.Schema) -> OpenTable:
     writer = _live_writer_of(table, base)
     if writer is not None:
         return writer
-    with table.insert_lock:
+    with table.kept_writer_lock:
         writer = live_table_writer(table.context.identity)
         if writer is not None:  # it may be a newer one
             base = _base_with(table, columns)
             if same_columns(writer.columns, base.stored):
                 return writer
-        if writer is not None and not writer.of_insert:
+        if writer is not None and not writer.of_statements:
             raise ReopenError(
                 f"the columns of {table.uri} have changed since this process opened its writer "
                 f"({differences(writer.columns, base.stored)}): close it, and open a new one "
                 "or leave that to INSERT"
             )
-        for old in (writer, table.insert_writer):
+        for old in (writer, table.kept_writer):
             with suppress(MemWalError):  # its rows are durable, and nobody waits for them
                 if old is not None:
                     old.close()
         opened = _open_writer(
-            table, base, options=replace(STATEMENT_WRITERS.options, durable=True), of_insert=True
+            table,
+            base,
+            options=replace(STATEMENT_WRITERS.options, durable=True),
+            of_statements=True,
         )
-        table.insert_writer = opened
+        table.kept_writer = opened
         return opened
 
 
@@ -169,7 +174,7 @@ def _open_writer(
     *,
     options: WriterOptions | None = None,
     region: str | None = None,
-    of_insert: bool = False,
+    of_statements: bool = False,
 ) -> TableWriter:
     table.context.check_writes()
     tracker, collector = table.tracker, table.collector
@@ -198,7 +203,7 @@ def _open_writer(
         merged=merged,
     )
     rows = cast(LiveRows, table)  # `Table` adds the reads
-    return TableWriter(written, rows, region=region, options=options, of_insert=of_insert)
+    return TableWriter(written, rows, region=region, options=options, of_statements=of_statements)
 
 
 def check_base(table: TableHandle) -> None:

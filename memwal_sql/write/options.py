@@ -123,7 +123,7 @@ def default_unflushed_bytes(memory: int) -> int:
 
 @dataclass
 class StatementWriters:
-    """The `options` of the writers that INSERT and other statements open in this process."""
+    """The `options` of the writers that statements open in this process."""
 
     options: WriterOptions
 

@@ -63,7 +63,7 @@ class TableWriter(RowCalls):
         *,
         region: str | None = None,
         options: WriterOptions | None = None,
-        of_insert: bool = False,
+        of_statements: bool = False,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         random: Callable[[], float] = random,
@@ -72,7 +72,7 @@ class TableWriter(RowCalls):
         Args:
             rows: the table, for statements that read existing rows.
             region: the name or UUID of the one region to write, for manual regions.
-            of_insert: whether INSERT statements opened it, and not the program: they may close it.
+            of_statements: whether statements opened it, and not the program: they may close it.
         """
         super().__init__(table.info, rows)
         table.check_region(region)
@@ -110,7 +110,7 @@ class TableWriter(RowCalls):
         self.pid = os.getpid()
         self.identity = context.identity
         self.columns = table.stored
-        self.routes, self.of_insert = table.spec is not None, of_insert
+        self.routes, self.of_statements = table.spec is not None, of_statements
         self._ticks = self._start_ticks()
         open_writers.register_table(self)
 
