@@ -19,7 +19,8 @@ from memwal_sql.read.inspect import GENERATIONS, INDEXES, REGIONS, WAL
 from memwal_sql.read.snapshots import Consistency
 from memwal_sql.session.metadata import MetadataProvider
 from memwal_sql.session.provider import TableProvider
-from memwal_sql.session.table_functions import Registered, name_parts, search_functions
+from memwal_sql.session.registered import Registered, name_parts
+from memwal_sql.session.session import session_of
 from memwal_sql.table import Table
 from memwal_sql.write.ingest.missing import ERROR, MissingInInsert
 
@@ -96,13 +97,13 @@ def mount(
     if not name_parts(name)[-1]:
         raise InvalidCallError("a table needs a name to be registered under")
     table.refresh()
-    functions = search_functions(ctx)
-    provider = TableProvider(name, table, consistency, missing, functions.slot)
+    session = session_of(ctx)
+    provider = TableProvider(name, table, consistency, missing, session.slot)
     mounted = MountedTable(provider)
-    for old in functions.left_behind(ctx):  # tables that somebody deregistered directly
+    for old in session.left_behind(ctx):  # tables that somebody deregistered directly
         _remove_about(ctx, old)
     columns, ids = provider.schema, provider.field_ids
-    functions.add(Registered(name, table, columns, consistency, mounted, missing, approximate, ids))
+    session.add(Registered(name, table, columns, consistency, mounted, missing, approximate, ids))
     for suffix, about in metadata_tables(name, table):
         _put(ctx, metadata_name(name, suffix), about)
     _put(ctx, name, mounted)
@@ -130,8 +131,8 @@ def deregister(ctx: SessionContext, name: str) -> None:
     After `ctx.deregister_table(name)` the metadata tables go with this call or the next `register`;
     another table that has got the name meanwhile stays.
     """
-    functions = search_functions(ctx)
-    if functions.remove(name, ctx):
+    session = session_of(ctx)
+    if session.remove(name, ctx):
         ctx.deregister_table(name)
     _remove_about(ctx, name)
 

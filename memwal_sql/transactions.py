@@ -14,7 +14,7 @@ import pyarrow as pa
 from memwal_sql.errors import ConflictError, InvalidCallError
 from memwal_sql.read.changes.offsets import Offsets
 from memwal_sql.registration import mount
-from memwal_sql.session.table_functions import search_functions
+from memwal_sql.session.session import session_of
 from memwal_sql.state.open_writers import live_table_writer
 from memwal_sql.statements.run import sql
 from memwal_sql.storage.objects.concurrent import map_remote
@@ -174,7 +174,7 @@ class Transaction(OpenTransaction):
             self._session = datafusion.SessionContext()
             for name, joined in self._names.items():
                 mount(self._session, name, joined.table)
-            search_functions(self._session).slot.put(self)
+            session_of(self._session).slot.put(self)
         return sql(self._session, text, **parameters)
 
     def _staging(self, table: Table | str) -> Staging:

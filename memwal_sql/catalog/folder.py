@@ -20,7 +20,7 @@ from memwal_sql.errors import (
 )
 from memwal_sql.registration import METADATA_TABLES, metadata_tables
 from memwal_sql.session.provider import TableProvider
-from memwal_sql.session.table_functions import Registered
+from memwal_sql.session.registered import Registered
 from memwal_sql.session.transaction_slot import TransactionSlot
 from memwal_sql.state.enable import Uri, find_lance
 from memwal_sql.storage.base.memwal_index import read_details

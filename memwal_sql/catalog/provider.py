@@ -14,7 +14,7 @@ from memwal_native import remember
 from memwal_sql.catalog.folder import Folder, not_here
 from memwal_sql.errors import InvalidCallError, MemWalError, UnsupportedError
 from memwal_sql.read.snapshots import Consistency, check_consistency
-from memwal_sql.session.table_functions import search_functions
+from memwal_sql.session.session import session_of
 from memwal_sql.state.enable import Uri
 from memwal_sql.write.ingest.missing import ERROR, MissingInInsert, check_missing
 
@@ -53,9 +53,9 @@ def catalog(
         raise InvalidCallError(f"{name!r} is the catalog of all other tables: give another name")
     check_consistency(consistency)
     check_missing(missing)
-    functions = search_functions(ctx)
-    folder = Folder(uri, storage_options, consistency, missing, functions.slot)
-    functions.add_folder(name, schema, folder)
+    session = session_of(ctx)
+    folder = Folder(uri, storage_options, consistency, missing, session.slot)
+    session.add_folder(name, schema, folder)
     ctx.register_catalog_provider(name, _Catalog(schema, _Schema(ctx, folder)))
 
 

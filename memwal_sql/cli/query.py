@@ -29,7 +29,7 @@ from memwal_sql.cli.prompt import prompt
 from memwal_sql.cli.results import RowFormat, format_for, write_rows
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.registration import mount
-from memwal_sql.session.table_functions import table_name
+from memwal_sql.session.registered import table_name
 from memwal_sql.statements.queries.parsed import parameters_of, statement_texts
 from memwal_sql.statements.queries.places import errors_of_calls
 from memwal_sql.statements.queries.planning import refuse_unused

@@ -17,7 +17,8 @@ import pyarrow as pa
 from memwal_native.syntax import Call
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.maintain.loop import run_all_jobs
-from memwal_sql.session.table_functions import search_functions, table_name
+from memwal_sql.session.registered import table_name
+from memwal_sql.session.session import session_of
 from memwal_sql.statements.queries.parsed import Statement
 from memwal_sql.statements.queries.planning import answer, time_of, values
 from memwal_sql.write.result import WriteResult
@@ -79,7 +80,7 @@ def run_call(
     positional, named = _arguments(ctx, statement, call, parameters)
     if not positional or not isinstance(positional[0], str):
         raise statement.error("the first argument must be a table's name in quotes", at)
-    registered = search_functions(ctx).table(table_name(positional[0]), ctx)
+    registered = session_of(ctx).table(table_name(positional[0]), ctx)
     if registered is None:
         message = "the session has no MemWAL table of this name"
         raise statement.error(message, call.arguments[0][1].start)

@@ -12,7 +12,7 @@ from exec_nodes.node import draw
 from memwal_native import syntax
 from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.session.provider import general_plans
-from memwal_sql.session.table_functions import REQUIRED, search_functions
+from memwal_sql.session.session import REQUIRED, session_of
 from memwal_sql.statements.allowed import (
     ALL,
     FILES,
@@ -150,7 +150,7 @@ def _answered(
     if change is not None:
         check_inside(ctx, statement, is_change=True)
         text = statement.source.original.strip().rstrip(";")
-        session = search_functions(ctx)
+        session = session_of(ctx)
         described = Description(None, session.actor, text, session.atomic == REQUIRED)
         make = partial(Reading, ctx, parameters, change.target)
         with change.target.naming_changed_columns():

@@ -10,7 +10,7 @@ import datafusion
 import pyarrow as pa
 
 from memwal_native.syntax import SqlParser, Transaction
-from memwal_sql.session.table_functions import search_functions
+from memwal_sql.session.session import session_of
 from memwal_sql.statements.queries.parsed import Statement
 from memwal_sql.transaction.handle import READ_ONLY, OpenTransaction
 
@@ -19,7 +19,7 @@ _NOT_INSIDE = frozenset(("CREATE", "ALTER", "DROP", "CALL"))
 
 def open_transaction(ctx: datafusion.SessionContext) -> OpenTransaction | None:
     """The open transaction of a session."""
-    return cast(OpenTransaction | None, search_functions(ctx).slot.open)
+    return cast(OpenTransaction | None, session_of(ctx).slot.open)
 
 
 def run_transaction_word(
@@ -31,24 +31,24 @@ def run_transaction_word(
     Raises InvalidCallError for BEGIN within a transaction, and for COMMIT or ROLLBACK outside of
     one; and the errors of `OpenTransaction.commit`, after which nothing is open.
     """
-    functions, transaction = search_functions(ctx), open_transaction(ctx)
+    session, transaction = session_of(ctx), open_transaction(ctx)
     at = statement.sql.part.start
     if tree.action == "BEGIN":
         if transaction is not None:
             raise statement.error("a transaction is open: COMMIT or ROLLBACK ends it", at)
-        level = tree.level or functions.isolation
-        begun = OpenTransaction(actor=functions.actor, isolation=level)
+        level = tree.level or session.isolation
+        begun = OpenTransaction(actor=session.actor, isolation=level)
         begun.reads_only = tree.reads_only
-        functions.slot.put(begun)
-        functions.slot.begin_refused = False
+        session.slot.put(begun)
+        session.slot.begin_refused = False
         return pa.table({})
     if transaction is None:
-        was_refused, functions.slot.begin_refused = functions.slot.begin_refused, False
+        was_refused, session.slot.begin_refused = session.slot.begin_refused, False
         if was_refused and tree.action == "ROLLBACK":
             return pa.table({})
         why = "the BEGIN was refused, so " if was_refused else ""
         raise statement.error(f"{why}no transaction is open: BEGIN begins one", at)
-    functions.slot.put(None)
+    session.slot.put(None)
     if tree.action == "ROLLBACK":
         transaction.rollback()
         return pa.table({})
@@ -70,7 +70,7 @@ def noting_refused_begin(ctx: datafusion.SessionContext, text: str) -> Iterator[
     try:
         yield
     except Exception:
-        slot = search_functions(ctx).slot
+        slot = session_of(ctx).slot
         slot.begin_refused |= slot.open is None and _begins(text)
         raise
 
@@ -90,7 +90,7 @@ def check_inside(
     InvalidCallError for a change after a BEGIN that was refused."""
     word, transaction = statement.sql.word, open_transaction(ctx)
     if is_change or word in _NOT_INSIDE:
-        search_functions(ctx).slot.check_begun()
+        session_of(ctx).slot.check_begun()
     if is_change and transaction is not None and transaction.reads_only:
         raise statement.unsupported(READ_ONLY, statement.sql.part.start)
     if word in _NOT_INSIDE and transaction is not None:

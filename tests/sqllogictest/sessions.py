@@ -18,7 +18,8 @@ import memwal_sql as mw
 from memwal_native import MountedTable
 from memwal_sql.arguments import quoted
 from memwal_sql.session.provider import TableProvider
-from memwal_sql.session.table_functions import Registered, search_functions
+from memwal_sql.session.registered import Registered
+from memwal_sql.session.session import session_of
 from planner.model import Snapshot
 from tests.sqllogictest.data import make_missing
 from tests.sqllogictest.records import Record
@@ -197,9 +198,7 @@ class ShadowSession(Session):
     def _show(self, name: str, table: WithoutKey, *, key: bool) -> None:
         """Let statements find a table with its key, by which rows are changed, or without."""
         table.shows_key = key
-        search_functions(self.ctx).add(
-            Registered(name, table, table.schema, "strong", table.mounted)
-        )
+        session_of(self.ctx).add(Registered(name, table, table.schema, "strong", table.mounted))
 
     def _put(self, name: str, rows: pa.Table, key: str | None = None) -> None:
         if (old := self._tables.pop(name.lower(), None)) is not None:

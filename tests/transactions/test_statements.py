@@ -13,7 +13,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.read.region_reads import RegionReads
-from memwal_sql.session.table_functions import search_functions
+from memwal_sql.session.session import session_of
 from memwal_sql.storage.objects.concurrent import seconds
 from memwal_sql.transaction.handle import OpenTransaction
 from tests.each import each
@@ -343,7 +343,7 @@ def test_each_statement_after_the_time_is_over_asks_for_rollback(
 ) -> None:
     mw.sql(ctx, "BEGIN")
     mw.sql(ctx, "UPDATE accounts SET n = 0")
-    transaction = search_functions(ctx).slot.open
+    transaction = session_of(ctx).slot.open
     assert isinstance(transaction, OpenTransaction)
     transaction._clock = lambda: seconds() + 61
     for _ in range(2):
@@ -383,7 +383,7 @@ def test_a_forgotten_transaction_ends_by_itself(
         mw.sql(ctx, "BEGIN")
         frame = mw.sql(ctx, "SELECT * FROM accounts, journal")
         mw.sql(ctx, "UPDATE accounts SET n = 0")
-        transaction = search_functions(ctx).slot.open
+        transaction = session_of(ctx).slot.open
         assert isinstance(transaction, OpenTransaction)
         wait(transaction)
         for late in (frame.to_pylist, lambda: mw.sql(ctx, "COMMIT")):

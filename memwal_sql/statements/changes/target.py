@@ -23,7 +23,8 @@ from memwal_sql.errors import (
     TransactionUnknownError,
     WriterFailedError,
 )
-from memwal_sql.session.table_functions import NAME_PARTS, TableName, search_functions, whole_name
+from memwal_sql.session.registered import NAME_PARTS, TableName, whole_name
+from memwal_sql.session.session import session_of
 from memwal_sql.state.defaults import stored_defaults
 from memwal_sql.statements.queries.parsed import Statement
 from memwal_sql.statements.queries.places import Name
@@ -166,7 +167,7 @@ def target_of(
     """
     parts = tuple(reference.parts)
     name = whole_name(parts) if len(parts) <= NAME_PARTS else None
-    registered = None if name is None else search_functions(ctx).registered(name, ctx)
+    registered = None if name is None else session_of(ctx).registered(name, ctx)
     if name is None or registered is None:
         check_table(ctx, reference.text)
         return None

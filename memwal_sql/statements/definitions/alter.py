@@ -18,7 +18,8 @@ from memwal_sql.errors import InvalidCallError, MemWalError
 from memwal_sql.life_log import life_log
 from memwal_sql.maintain.columns import check_wider
 from memwal_sql.registration import mount
-from memwal_sql.session.table_functions import Registered, search_functions, whole_name
+from memwal_sql.session.registered import Registered, whole_name
+from memwal_sql.session.session import session_of
 from memwal_sql.state.defaults import defaults_of, with_default
 from memwal_sql.state.schema import check_schema
 from memwal_sql.statements.definitions.columns import columns_of, constant
@@ -58,7 +59,7 @@ def run_alter_table(
         for change in changes:
             change()
     finally:  # changes made before a failed one stay
-        if search_functions(ctx).folder(whole_name(parts)) is None:  # a folder opens tables itself
+        if session_of(ctx).folder(whole_name(parts)) is None:  # a folder opens tables itself
             _register_again(ctx, registration, table)
     return answer(ctx, pa.table({}))
 

@@ -20,7 +20,8 @@ from memwal_sql.drop import drop_table
 from memwal_sql.errors import InvalidCallError, MemWalError, UnsupportedError
 from memwal_sql.registration import mount
 from memwal_sql.session.clauses import check_names_differ
-from memwal_sql.session.table_functions import NAME_PARTS, search_functions, whole_name
+from memwal_sql.session.registered import NAME_PARTS, whole_name
+from memwal_sql.session.session import session_of
 from memwal_sql.session.table_options import FORMAT, options_of
 from memwal_sql.state.schema import stored_type
 from memwal_sql.statements.definitions.columns import Columns, columns_of
@@ -51,8 +52,8 @@ def run_create_table(
     """
     name = tree.name
     parts = tuple(name.parts)
-    functions = search_functions(ctx)
-    folder = functions.folder(whole_name(parts)) if len(parts) <= NAME_PARTS else None
+    session = session_of(ctx)
+    folder = session.folder(whole_name(parts)) if len(parts) <= NAME_PARTS else None
     if len(parts) == NAME_PARTS:
         refuse_schema(ctx, statement, parts[:-1], name.start, kept=True)
     if folder is None and not tree.is_ours:
@@ -172,7 +173,7 @@ def refuse_view(ctx: datafusion.SessionContext, statement: Statement, named: Nam
     if named.kind == "SCHEMA":
         refuse_schema(ctx, statement, parts, at, kept=True)
     is_whole = named.kind == "VIEW" and len(parts) == NAME_PARTS
-    if is_whole and search_functions(ctx).folder(whole_name(parts)) is not None:
+    if is_whole and session_of(ctx).folder(whole_name(parts)) is not None:
         message = "a catalog of a folder has no views: create it in the session, by a name alone"
         raise statement.unsupported(message, at)
 

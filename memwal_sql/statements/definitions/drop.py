@@ -8,7 +8,8 @@ import pyarrow as pa
 from memwal_native.syntax import Named
 from memwal_sql.drop import drop_table
 from memwal_sql.registration import METADATA_TABLES, deregister
-from memwal_sql.session.table_functions import NAME_PARTS, search_functions, whole_name
+from memwal_sql.session.registered import NAME_PARTS, whole_name
+from memwal_sql.session.session import session_of
 from memwal_sql.statements.definitions.names import (
     is_known,
     refuse_schema,
@@ -37,7 +38,7 @@ def run_drop(
     of, dollar, about = parts[-1].rpartition("$")
     if dollar and about in METADATA_TABLES and registered(ctx, (*parts[:-1], of)) is not None:
         raise statement.unsupported(f"this describes the table {of}, and is dropped with it", at)
-    folder = search_functions(ctx).folder(whole_name(parts)) if len(parts) <= NAME_PARTS else None
+    folder = session_of(ctx).folder(whole_name(parts)) if len(parts) <= NAME_PARTS else None
     registration = registered(ctx, parts)
     if folder is None and registration is None:
         return None

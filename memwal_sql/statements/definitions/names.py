@@ -10,7 +10,8 @@ import datafusion
 from memwal_native.syntax import Reference
 from memwal_sql.arguments import quoted
 from memwal_sql.errors import UnsupportedError
-from memwal_sql.session.table_functions import NAME_PARTS, Registered, search_functions, whole_name
+from memwal_sql.session.registered import NAME_PARTS, Registered, whole_name
+from memwal_sql.session.session import session_of
 from memwal_sql.statements.queries.parsed import Statement
 from memwal_sql.statements.queries.places import Name
 from memwal_sql.statements.queries.planning import check_names, check_table
@@ -22,7 +23,7 @@ def registered(ctx: datafusion.SessionContext, parts: Name) -> Registered | None
     session does not fold names to lower case."""
     if len(parts) > NAME_PARTS:
         return None
-    registration = search_functions(ctx).registered(whole_name(parts), ctx)
+    registration = session_of(ctx).registered(whole_name(parts), ctx)
     if registration is not None:
         check_names(ctx)
     return registration
@@ -56,7 +57,7 @@ def refuse_schema(
 ) -> None:
     """Raise UnsupportedError, with the place, for a `catalog.schema` in a catalog of folders,
     unless `kept` is true and it exists."""
-    schemas = search_functions(ctx).schemas(parts[0]) if len(parts) > 1 else []
+    schemas = session_of(ctx).schemas(parts[0]) if len(parts) > 1 else []
     if schemas and not (kept and parts[1] in schemas):
         message = (
             f"a catalog of a folder has only the schema {schemas[0]!r}: mw.catalog(ctx, place, "

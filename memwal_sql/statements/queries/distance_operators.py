@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from memwal_native.syntax import Operand, SqlParser
 from memwal_sql.arguments import is_number, shortened
-from memwal_sql.session.table_functions import search_functions, whole_name
+from memwal_sql.session.registered import whole_name
+from memwal_sql.session.session import session_of
 from memwal_sql.statements.queries.parsed import Text
 from memwal_sql.statements.queries.places import Edit, edited
 from memwal_sql.statements.queries.planning import parser_of
@@ -114,9 +115,9 @@ def _is_list(value: Any) -> bool:
 
 def _vector_columns(ctx: datafusion.SessionContext, text: str) -> set[str]:
     """The vector columns of all tables named in a text."""
-    functions, columns = search_functions(ctx), set()
+    session, columns = session_of(ctx), set()
     for _, name, _, _ in SqlParser.tokens(text):
-        table = functions.table(whole_name([name]), ctx)
+        table = session.table(whole_name([name]), ctx)
         if table is not None:
             fields = table[0].schema
             columns |= {f.name for f in fields if pa.types.is_fixed_size_list(f.type)}

@@ -19,13 +19,8 @@ from memwal_sql.errors import UnsupportedError
 from memwal_sql.read.snapshots import CONSISTENCIES
 from memwal_sql.session.clauses import check_faults, check_memberships, check_offsets
 from memwal_sql.session.provider import noted_scans
-from memwal_sql.session.table_functions import (
-    NAME_PARTS,
-    Registered,
-    TableName,
-    search_functions,
-    whole_name,
-)
+from memwal_sql.session.registered import NAME_PARTS, Registered, TableName, whole_name
+from memwal_sql.session.session import session_of
 from memwal_sql.statements.queries.as_of import PastState, past_state_of, without
 from memwal_sql.statements.queries.distance_orders import nearest_of
 from memwal_sql.statements.queries.parsed import Text, parsed_query
@@ -139,8 +134,8 @@ def query_frame(
     Raises InvalidCallError for a query that DataFusion can't plan, UnsupportedError if a query of a
     statement may read a table of `strong` in an earlier state.
     """
-    functions = search_functions(ctx)
-    registrations = [functions.registered(name, ctx) for name in strong]
+    session = session_of(ctx)
+    registrations = [session.registered(name, ctx) for name in strong]
     uris = frozenset(cast(Table, r.table).uri for r in registrations if r is not None)
     source = query if isinstance(query, Text) else Text(query, query)
     planned_query = _planned(ctx, source, parameters, strong, uris, snapshots, options)
@@ -172,14 +167,14 @@ def _planned(
     parsed, edits = checked(parser_of(ctx), source)
     query = without(source.text, parsed.pasts)
     uses = list(_uses(ctx, source, parsed, parameters))
-    functions = search_functions(ctx)
+    session = session_of(ctx)
     pinned = StatementSnapshots() if snapshots is None else snapshots
     times = Counter((use.name, use.past_state) for use in uses)
     registrations: dict[TableName, Registered | None] = {}
     orders = {order.table: order for order in parsed.distance_orders}
     # Otherwise it reads one state anyway.
     if len(uses) > 1 or snapshots is not None or strong or parsed.pasts or orders:
-        registrations = {name: functions.registered(name, ctx) for name, _ in times}
+        registrations = {name: session.registered(name, ctx) for name, _ in times}
     levels: dict[SharedSnapshot, list[str]] = {}
     for (name, past_state), count in times.items():
         if past_state is None and (registration := registrations.get(name)) is not None:
@@ -253,7 +248,7 @@ def _sorted(
     """The table, or the state of it that is `pinned`, for a query that needs only the nearest of
     its rows; None for another query."""
     if pinned is None:
-        table, slot = registration.table, search_functions(ctx).slot
+        table, slot = registration.table, session_of(ctx).slot
         if not table.schema.equals(registration.columns) or not registration.has_columns:
             return None
         pinned = StatementTable(use.name[-1], table, registration.consistency, slot)
@@ -290,10 +285,10 @@ def may_read(
 ) -> bool:
     """Whether a query may read a table in its current state, under any name or by a view. False
     only if the plan shows that it does not."""
-    functions = search_functions(ctx)
+    session = session_of(ctx)
     planned_query = _planned(ctx, Text(query, query), parameters, {}, (), StatementSnapshots())
     for use in planned_query.uses:
-        registration = functions.registered(use.name, ctx) if use.past_state is None else None
+        registration = session.registered(use.name, ctx) if use.past_state is None else None
         if registration is not None and cast(Table, registration.table).uri == table.uri:
             return True
     with planning_errors():

@@ -12,7 +12,8 @@ from datafusion.catalog import Schema, Table
 from memwal_native import MountedTable
 from memwal_sql.arguments import quoted
 from memwal_sql.session.provider import SqlTable, TableProvider
-from memwal_sql.session.table_functions import Registered, search_functions
+from memwal_sql.session.registered import Registered
+from memwal_sql.session.session import session_of
 from memwal_sql.session.transaction_slot import TransactionSlot
 from memwal_sql.statements.queries.planning import batches_of
 from planner.search.nearest import Nearest
@@ -65,7 +66,7 @@ def in_schemas(
 ) -> Iterator[None]:
     """A context in which the session has these schemas of one table each, and its searches find
     them; plans that are made in it keep them."""
-    catalog, functions = ctx.catalog(), search_functions(ctx)
+    catalog, session = ctx.catalog(), session_of(ctx)
     for schema, table in tables.items():
         provider = TableProvider(
             None, table.table, table.consistency, slot=table.slot, nearest=table.nearest
@@ -75,12 +76,12 @@ def in_schemas(
         memory_schema.register_table(table.name, Table(mounted, ctx))
         catalog.register_schema(schema, memory_schema)
         whole = f"{quoted(schema)}.{quoted(table.name)}"
-        functions.add(
+        session.add(
             Registered(whole, table.table, columns, table.consistency, mounted, field_ids=ids)
         )
     try:
         yield
     finally:
         for schema, table in tables.items():
-            functions.remove(f"{quoted(schema)}.{quoted(table.name)}", ctx)
+            session.remove(f"{quoted(schema)}.{quoted(table.name)}", ctx)
             catalog.deregister_schema(schema)

@@ -15,7 +15,8 @@ from memwal_native.syntax import Argument, Search
 from memwal_sql.arguments import literal
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.search.options import DEFAULT_K
-from memwal_sql.session.table_functions import FUNCTIONS, TableName, table_name
+from memwal_sql.session.registered import TableName, table_name
+from memwal_sql.session.table_functions import FUNCTIONS
 from memwal_sql.statements.queries.parsed import Text
 from memwal_sql.statements.queries.places import Edit, edited
 

@@ -10,7 +10,8 @@ import pyarrow as pa
 from exec_nodes.evolution.differences import with_ids
 from memwal_sql.errors import MemWalError, ReopenError, RetryError
 from memwal_sql.session.provider import other_columns
-from memwal_sql.session.table_functions import Registered, TableName, search_functions
+from memwal_sql.session.registered import Registered, TableName
+from memwal_sql.session.session import session_of
 
 # Makes the error of a statement whose table has these columns by now.
 ColumnsChanged = Callable[[pa.Schema], MemWalError]
@@ -21,7 +22,7 @@ def check_columns(ctx: datafusion.SessionContext, registration: Registered) -> N
     its rows can't be written."""
     now = registration.table.schema
     if not now.equals(registration.columns) or not registration.has_columns:
-        inside = search_functions(ctx).slot.open is not None
+        inside = session_of(ctx).slot.open is not None
         then = with_ids(registration.columns, registration.field_ids)
         now = with_ids(now, registration.table.field_ids)
         raise other_columns(registration.name, then, now, inside=inside)
@@ -38,12 +39,12 @@ def columns_changed(
 ) -> MemWalError:
     """The error of a statement that was made for the columns `then`: a RetryError if the session
     sees other columns meanwhile, as the statement works with those when it runs again."""
-    functions = search_functions(ctx)
-    registration = functions.registered(name, ctx)
+    session = session_of(ctx)
+    registration = session.registered(name, ctx)
     if registration is None:
         return ReopenError(f"{'.'.join(name)} was taken out of the session: register it again")
     if registration.mounted is not None and registration.columns.equals(then):
-        return other_columns(registration.name, then, now, inside=functions.slot.open is not None)
+        return other_columns(registration.name, then, now, inside=session.slot.open is not None)
     return RetryError(
         "the columns of the table have just changed: nothing was written, run the statement again"
     )

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from memwal_native.syntax import Variable
 from memwal_sql.errors import UnsupportedError
-from memwal_sql.session.table_functions import PREFERRED, REQUIRED, search_functions
+from memwal_sql.session.session import PREFERRED, REQUIRED, session_of
 from memwal_sql.statements.queries.parsed import Statement
 from memwal_sql.storage.records.transactions import MOST_SHOWN
 from memwal_sql.transaction.handle import OpenTransaction
@@ -51,7 +51,7 @@ def run_variable(
         raise statement.unsupported("statements are read in DataFusion's default dialect", at)
     if name[0] != "memwal":
         return None
-    setting, session = ".".join(name), search_functions(ctx)
+    setting, session = ".".join(name), session_of(ctx)
     if setting == _TIMEOUT:
         raise statement.unsupported(_NO_TIMEOUT, at)
     if setting not in (_ISOLATION, _ACTOR, _ATOMIC):

@@ -16,7 +16,7 @@ from memwal_sql.errors import UnsupportedError
 from memwal_sql.read.lookup import distinct, get_in
 from memwal_sql.read.one_state import one_state
 from memwal_sql.read.snapshots import CONSISTENCIES
-from memwal_sql.session.table_functions import TableName
+from memwal_sql.session.registered import TableName
 from memwal_sql.statements.queries.as_of import PastState
 from memwal_sql.statements.queries.seen_columns import ColumnsChanged
 from memwal_sql.table import Table

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.session.table_functions import search_functions
+from memwal_sql.session.session import session_of
 from tests.soak import IS_SOAK, SOAK
 from tests.statements.rows.random_statements import Statements
 
@@ -68,7 +68,7 @@ class Engines:
         mw.sql(self._ctx, "BEGIN")
         try:
             mw.sql(self._ctx, text)
-            rows = search_functions(self._ctx).slot.inside(self._table).to_arrow().to_pylist()
+            rows = session_of(self._ctx).slot.inside(self._table).to_arrow().to_pylist()
             return [(row["id"], row["v"]) for row in rows]
         finally:
             mw.sql(self._ctx, "ROLLBACK")
