@@ -3,7 +3,7 @@ and T12)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from uuid import UUID
@@ -117,7 +117,7 @@ class RegionReads:
     def snapshot_of(self, read: TableRead) -> Snapshot:
         """The snapshot of a read."""
         base = read.base
-        pairs = [(region.reader, sources_of(region, base)) for region in read.regions]
+        pairs = self.with_sources(base, read.regions)
         self.registry.check_values(base, pairs)
         collected = tuple(
             RegionSources(reader.region_id, reader.name, reader.spec_id, reader.values, sources)
@@ -135,8 +135,8 @@ class RegionReads:
         """The sources of each region, with its unflushed rows. On a remote store `meanwhile` is
         called with the sources that are known by now."""
         if len(regions) == 1:  # nothing to close
-            (table,) = self.read_all(base, regions, meanwhile)
-            return self._sources_of(table)
+            (unflushed,) = self._read_regions(base, regions, meanwhile, strong=True)
+            return self._sources_of(base, [RegionRead(regions[0], unflushed)])
         return self.routed_sources(base, lambda: (regions, True), meanwhile)
 
     def routed_sources(
@@ -158,13 +158,29 @@ class RegionReads:
             return self.read_all(base, regions, meanwhile, self._context.incarnation, since)
 
         (table,) = read_closed(read)
-        return self._sources_of(table)
+        return self._sources_of(base, table.regions)
 
-    def _sources_of(self, table: TableRead) -> list[tuple[Source, ...]]:
-        pairs = [(region.reader, sources_of(region, table.base)) for region in table.regions]
+    def _sources_of(self, base: BaseTable, reads: Sequence[RegionRead]) -> list[tuple[Source, ...]]:
+        pairs = self.with_sources(base, reads)
         if None in [reader.values for reader, _ in pairs]:
-            self.registry.check_values(table.base, pairs)
+            self.registry.check_values(base, pairs)
         return [sources for _, sources in pairs]
+
+    @staticmethod
+    def with_sources(
+        base: BaseTable, reads: Iterable[RegionRead]
+    ) -> list[tuple[RegionReader, tuple[Source, ...]]]:
+        """Regions that were read, each with its sources.
+
+        Raises StaleBaseError if the base version is too old for one of them.
+        """
+        return [
+            (
+                read.reader,
+                read.reader.sources(base, read.unflushed.manifest, read.unflushed.tail.memtables),
+            )
+            for read in reads
+        ]
 
     def read_all(
         self,
@@ -207,12 +223,3 @@ class RegionReads:
             return end_reads()
         sources_known = [source for pending in reads for source in pending.sources_by_now]
         return run_with(True, end_reads, partial(meanwhile, sources_known))
-
-
-def sources_of(region: RegionRead, base: BaseTable) -> tuple[Source, ...]:
-    """The sources of a region that was read.
-
-    Raises StaleBaseError if the base version is too old for it.
-    """
-    reader, unflushed = region.reader, region.unflushed
-    return reader.sources(base, unflushed.manifest, unflushed.tail.memtables)

@@ -16,7 +16,7 @@ from memwal_sql.read.closed import ClosedRead, OlderReadError, TableRead, read_c
 from memwal_sql.read.pinned import FixedState, PinnedRegion, PinnedSnapshot, by_filters, by_keys
 from memwal_sql.read.recorded import RecordedView, recorded_view
 from memwal_sql.read.region import RegionReader, gap_error
-from memwal_sql.read.region_reads import RegionReads, sources_of
+from memwal_sql.read.region_reads import RegionReads
 from memwal_sql.state.base_table import BaseTable, BaseTracker
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.objects.concurrent import map_remote, run_with
@@ -239,9 +239,9 @@ class SnapshotCollector:
             return (replace(table, pruned=len(regions) - len(chosen), listed=regions),)
 
         (table,) = read_closed(read_all)
+        self.regions.with_sources(base, table.regions)  # raises if this base version is too old
         pinned = []
         for read in table.regions:
-            sources_of(read, base)  # raises if this base version is too old
             manifest, end = read.unflushed.manifest, read.unflushed.tail.end + 1
             pinned.append(PinnedRegion(manifest, read.reader.whole_end(manifest, end)))
         return PinnedSnapshot(base.version, tuple(pinned), table.pruned)

@@ -56,9 +56,6 @@ class ClaimedRegions:
         """The writers that are open now."""
         return iter(list(self._writers.values()))
 
-    def __getitem__(self, key: RegionKey) -> RegionWriter:
-        return self._writers[key]
-
     @property
     def keys(self) -> list[RegionKey]:
         """The keys of the regions that were claimed."""
@@ -71,14 +68,21 @@ class ClaimedRegions:
         if new:  # another set, as threads may be walking over this one
             self._partners = WeakSet([*self._partners, *new])
 
-    def note_used(self, keys: Iterable[RegionKey]) -> None:
-        """Note that rows have come for some regions."""
+    def of_rows(
+        self, regions: Mapping[RegionKey, RegionValues], claimers_of: ClaimersOf
+    ) -> Mapping[RegionKey, RegionWriter]:
+        """The writers of the regions that rows have come for, and of others, after those that this
+        table lacked were claimed; see `claim`."""
         if self._turns is not None:
-            self._used.update(dict.fromkeys(keys, self._turns.clock()))
+            self._used.update(dict.fromkeys(regions, self._turns.clock()))
+        if [key for key in regions if self.lacks(key)]:
+            self.claim(regions, claimers_of)
+        return self._writers
 
     def lacks(self, key: RegionKey) -> bool:
         """Whether a region is not claimed, or was handed over."""
-        return key not in self._writers or self._is_lost(key)
+        writer = self._writers.get(key)
+        return writer is None or writer.is_handed_over
 
     def claim(self, regions: Mapping[RegionKey, RegionValues], claimers_of: ClaimersOf) -> None:
         """Claim those regions of a call that this table lacks, all of them in one turn, with what

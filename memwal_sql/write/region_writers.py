@@ -104,16 +104,13 @@ class RegionWriters:
         self._opener.table.check_base()
         spec = self._opener.table.spec
         if self._router is None or spec is None:
-            if self.claimed.lacks(()):
-                self.claimed.claim({(): {}}, lambda _: [self._opener.manual_claimer(self._manual)])
-            return [(self.claimed[()], batch)]
+            manual = lambda _: [self._opener.manual_claimer(self._manual)]  # noqa: E731
+            return [(self.claimed.of_rows({(): {}}, manual)[()], batch)]
         parts = self._router.route(batch)
-        self.claimed.note_used([part.key for part in parts])
-        if any(self.claimed.lacks(part.key) for part in parts):
-            self.claimed.claim(
-                {part.key: part.values for part in parts}, partial(self._opener.claimers, spec)
-            )
-        return [(self.claimed[part.key], part.rows) for part in parts]
+        writers = self.claimed.of_rows(
+            {part.key: part.values for part in parts}, partial(self._opener.claimers, spec)
+        )
+        return [(writers[part.key], part.rows) for part in parts]
 
     def append(self, batch: pa.RecordBatch) -> dict[UUID, int]:
         """Write rows, and return the position of the last entry of each region. Rows whose region
