@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
-from memwal_sql.errors import NotFoundError
+from memwal_sql.errors import NotFoundError, StoreUnavailableError
 from memwal_sql.storage.decoding import decoding, json_object, whole_number
 from memwal_sql.storage.format_versions import check_record_version, stamp
 from memwal_sql.storage.objects.create_once import settle_put
@@ -202,7 +202,11 @@ class Transactions:
         """Make a record durable that somebody else has put on a local disk, if it is there."""
         path = self.path(transaction_id)
         if not self._store.remote and self._store.exists(path):
-            self._store.sync(path)
+            try:
+                self._store.sync(path)
+            except StoreUnavailableError:
+                if self._store.exists(path):
+                    raise  # or else its table was dropped meanwhile
 
     def ids(self) -> list[str]:
         """The ids of all records, ascending: those without a name of the caller by time."""
