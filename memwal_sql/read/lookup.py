@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -177,6 +178,14 @@ def _output(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     return pa.schema([schema.field(name) for name in columns])
 
 
+class KeySource(Protocol):
+    """What `search` asks of a source; see `Source`."""
+
+    def might_contain(self, keys: KeyBatch) -> npt.NDArray[np.bool_]: ...
+
+    def take(self, keys: KeyBatch, columns: Sequence[str]) -> pa.Table: ...
+
+
 class FoundRows:
     """Rows gathered from several sources, and the positions of their keys among those given."""
 
@@ -203,16 +212,19 @@ class FoundRows:
 
     def in_order(self) -> pa.Table:
         """All rows in the order of the given keys."""
+        rows, places = self.with_places()
+        return taken(rows, np.argsort(places, kind="stable")) if rows.num_rows > 1 else rows
+
+    def with_places(self) -> tuple[pa.Table, Places]:
+        """All rows, and the place of each one's key."""
         if not self._tables:
-            return self._schema.empty_table()
+            return self._schema.empty_table(), np.empty(0, np.int64)
         rows = pa.concat_tables([_as(table, self._schema) for table in self._tables])
-        if rows.num_rows > 1:
-            rows = taken(rows, np.argsort(np.concatenate(self._places), kind="stable"))
-        return rows
+        return rows, np.concatenate(self._places)
 
 
 def search(
-    keys: KeyBatch, places: Places, sources: Sequence[Source], rows_found: FoundRows
+    keys: KeyBatch, places: Places, sources: Sequence[KeySource], rows_found: FoundRows
 ) -> Places:
     """Look up `keys` in `sources`, newest first; returns the positions of the keys not found.
 

@@ -352,6 +352,8 @@ class Table(TableHandle):
         after: Offsets | None = None,
         until: Offsets | None = None,
         columns: Sequence[str] | None = None,
+        *,
+        old_rows: bool = False,
     ) -> pa.RecordBatchReader:
         """The rows written after a place, region by region in the order of writing, with the
         table's columns and `_change` (`upsert` or `delete`), `_region` (id), `_position` (in the
@@ -367,9 +369,12 @@ class Table(TableHandle):
                 or name for several regions. A region that is not named is read from its beginning.
             until: the last place to read, in the same form; a region that is not named is not read.
             columns: the columns of the table; all of them by default.
+            old_rows: adds the column `_before`, a struct of the columns: the row that the key had
+                right before the change, in the region's order; null where it had none.
 
-        Raises ChangesCollectedError, here or in the middle of the stream, if changes after `after`
-        were collected, and InvalidCallError for a place or a region that does not exist.
+        Raises ChangesCollectedError, here or in the middle of the stream, if changes after `after`,
+        or their old rows, were collected, and InvalidCallError for a place or a region that does
+        not exist.
 
         Examples:
             >>> sorted(row["id"] for batch in table.changes() for row in batch.to_pylist())
@@ -386,6 +391,7 @@ class Table(TableHandle):
             after=after,
             until=until,
             columns=named_columns(columns, self.schema),
+            old_rows=old_rows,
         )
 
     def change_offsets(self) -> dict[str, list[int]]:

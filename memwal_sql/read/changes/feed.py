@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.read.changes.offsets import BEGINNING, ChangeOffset, Offsets, Place, parse_place
-from memwal_sql.read.changes.region_feed import FEED_FIELDS, RegionChanges, feed_schema
+from memwal_sql.read.changes.region_feed import RegionChanges, feed_schema
 from memwal_sql.read.region import RegionReader
 from memwal_sql.read.registry import RegionRegistry
 from memwal_sql.state.base_table import BaseTable
@@ -27,9 +27,11 @@ def changes(
     after: Offsets | None,
     until: Offsets | None,
     columns: Sequence[str],
+    old_rows: bool,
 ) -> pa.RecordBatchReader:
     """See `Table.changes`; `columns` are columns of the table."""
-    taken = sorted(set(columns) & {field.name for field in FEED_FIELDS})
+    schema = feed_schema(base.info, columns, old_rows=old_rows)
+    taken = sorted(set(columns) & set(schema.names[len(columns) :]))
     if taken:
         raise InvalidCallError(f"the change feed has columns {taken} of its own: leave them out")
     readers = registry.regions(base)
@@ -38,7 +40,7 @@ def changes(
     ends = _places(context, readers, regions, until, "until")
     work = []
     for reader in regions:
-        feed = RegionChanges(context, reader, base, columns)
+        feed = RegionChanges(context, reader, base, columns, old_rows=old_rows)
         start, end = starts.get(reader.region_id, BEGINNING), ends.get(reader.region_id)
         for offset in (start, end):
             if offset is not None and not feed.reaches(offset):
@@ -48,7 +50,7 @@ def changes(
                 )
         if until is None or end is not None:
             work.append((feed, start, end))
-    return pa.RecordBatchReader.from_batches(feed_schema(base.info, columns), _stream(work))
+    return pa.RecordBatchReader.from_batches(schema, _stream(work))
 
 
 def change_offsets(

@@ -14,6 +14,7 @@ generations without entries are told from published ones by the writer of their 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +31,8 @@ from memwal_sql.errors import (
     TornEntryError,
 )
 from memwal_sql.read.changes.offsets import ChangeOffset
+from memwal_sql.read.changes.old_rows import BEFORE, OldRows, struct_of
+from memwal_sql.read.changes.stored_changes import StoredChanges
 from memwal_sql.read.region import RegionReader
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
@@ -60,30 +63,41 @@ FEED_FIELDS = (
 )
 
 
-def feed_schema(info: TableInfo, columns: Sequence[str]) -> pa.Schema:
-    """`columns`, of which those outside the primary key are null in deletes, and `FEED_FIELDS`."""
+def feed_schema(info: TableInfo, columns: Sequence[str], *, old_rows: bool = False) -> pa.Schema:
+    """`columns`, of which those outside the primary key are null in deletes, `FEED_FIELDS`, and
+    with `old_rows` a struct of the columns."""
     fields = [info.schema.field(name) for name in columns]
     key = info.primary_key
-    return pa.schema(
-        [*(f if f.name in key else f.with_nullable(True) for f in fields), *FEED_FIELDS]
+    own = (
+        [*FEED_FIELDS, pa.field(BEFORE, struct_of(info.schema, columns))]
+        if old_rows
+        else FEED_FIELDS
     )
+    return pa.schema([*(f if f.name in key else f.with_nullable(True) for f in fields), *own])
 
 
 class RegionChanges:
     """The changes of one region."""
 
     def __init__(
-        self, context: TableContext, region: RegionReader, base: BaseTable, columns: Sequence[str]
+        self,
+        context: TableContext,
+        region: RegionReader,
+        base: BaseTable,
+        columns: Sequence[str],
+        *,
+        old_rows: bool = False,
     ) -> None:
         info = base.info
         self._context = context
         self._region = region
         self._wal = context.wal(region.region_id, base.stored)
         self._names = CurrentSchema(base.names.schema, keeps_types=True)
-        self._stored = memtable_schema(info.schema)
+        self._memtable_schema = memtable_schema(info.schema)
         self._key = info.primary_key
         self._columns = tuple(columns)
-        self._schema = feed_schema(info, columns)
+        self._schema = feed_schema(info, columns, old_rows=old_rows)
+        self._old_rows = OldRows(context, region, base, columns) if old_rows else None
 
     def end(self) -> ChangeOffset:
         """The place after all current entries. Raises CorruptFileError if the end of the WAL is
@@ -129,15 +143,23 @@ class RegionChanges:
         """The writes after `after`, up to `until` (default: the current end).
 
         A batch is an entry, or a part of a published generation; a reader that continues at its
-        place misses nothing. Raises ChangesCollectedError if changes in between were collected, and
-        CorruptFileError for a damaged WAL.
+        place misses nothing. Raises ChangesCollectedError if changes in between, or old rows, were
+        collected, and CorruptFileError for a damaged WAL.
         """
+        changes = self._stored(after, until)
+        if self._old_rows is None:
+            yield from (self._changes(change) for change in changes)
+            return
+        for change, old in self._old_rows.of(changes):
+            yield self._changes(change, old)
+
+    def _stored(self, after: ChangeOffset, until: ChangeOffset | None) -> Iterator[StoredChanges]:
         position = after.position
         generation = self._generation_at(after)
         manifest, last = self._extent(after.position, until)
         flushed = manifest.replay_after_wal_entry_position
         order = Order(self._wal, frozenset(manifest.transactions))
-        pending: tuple[pa.RecordBatch, int] | None = None
+        pending: StoredChanges | None = None
         unnumbered = False
         for position, entry in read_ahead(self._wal, after.position + 1, last + 1):
             if entry is None:
@@ -151,19 +173,23 @@ class RegionChanges:
             if rows is None:
                 continue
             if pending is not None:
-                yield self._changes(*pending, generation)
+                yield pending
                 pending = None
             transaction = None if rows.intent is None else rows.intent.id
-            stored = stored_rows(rows.batch, self._stored)
-            batch = entry_rows(stored, self._stored, self._key, self._wal.path(position))
+            stored = stored_rows(rows.batch, self._memtable_schema)
+            batch = entry_rows(stored, self._memtable_schema, self._key, self._wal.path(position))
             if rows.generation is None and position <= flushed:
-                pending, unnumbered = (batch, position), True
+                before = ChangeOffset(position - 1, generation)
+                pending = StoredChanges(batch, position, generation, before)
+                unnumbered = True
                 continue
             reached = max(generation, rows.generation or manifest.current_generation)
             for published in self._between(manifest, generation, reached, unnumbered):
                 yield from self._published(manifest, published, position - 1)
+                generation = published
+            before = ChangeOffset(position - 1, generation)
             generation = reached
-            yield self._changes(batch, position, generation, transaction)
+            yield StoredChanges(batch, position, generation, before, transaction)
         # Flushed, seen or recorded entries were complete; a torn tail above them does not count.
         complete = max(flushed, manifest.wal_entry_position_last_seen)
         complete = complete if until is None else max(complete, until.position)
@@ -178,7 +204,8 @@ class RegionChanges:
         newer = self._between(manifest, generation, newest + 1, unnumbered)
         if pending is not None:
             # A reader that goes on after it need not check generations in the WAL again.
-            yield self._changes(*pending, generation if newer else max(generation, newest))
+            reached = generation if newer else max(generation, newest)
+            yield replace(pending, generation=reached)
         for published in newer:
             yield from self._published(manifest, published, position)
 
@@ -271,7 +298,8 @@ class RegionChanges:
 
     def _published(
         self, manifest: RegionManifest, generation: int, position: int
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Iterator[StoredChanges]:
+        before = ChangeOffset(position, generation - 1)
         flushed = self._flushed(manifest, generation)
         uri = generation_uri(lance_uri(self._context.uri), self._region.region_id, flushed.path)
         name, options = f"generation {generation}", self._context.storage_options
@@ -282,10 +310,10 @@ class RegionChanges:
                 for batch in batches_of(dataset.scanner(scan_in_order=True)):
                     if pending is not None:
                         # A reader that stops here and goes on later begins the generation again.
-                        yield self._changes(pending, position, generation - 1)
-                    pending = conform(batch, self._stored)
+                        yield StoredChanges(pending, position, generation - 1, before, log=False)
+                    pending = conform(batch, self._memtable_schema)
                 if pending is not None:
-                    yield self._changes(pending, position, generation)
+                    yield StoredChanges(pending, position, generation, before, log=False)
         except SourceGoneError as error:
             raise self._missing_generation(generation) from error
 
@@ -302,15 +330,9 @@ class RegionChanges:
             "and go on from there"
         )
 
-    def _changes(
-        self,
-        batch: pa.RecordBatch,
-        position: int,
-        generation: int,
-        transaction: str | None = None,
-    ) -> pa.RecordBatch:
-        """The rows of a stored batch as the feed shows them."""
-        count = batch.num_rows
+    def _changes(self, change: StoredChanges, old: pa.StructArray | None = None) -> pa.RecordBatch:
+        """Stored rows as the feed shows them."""
+        batch, count = change.batch, change.batch.num_rows
         deleted = batch.column(batch.num_columns - 1).to_numpy(zero_copy_only=False)
         # In a column that is not nullable, a delete has a placeholder.
         upserted = pa.array(np.arange(count), mask=deleted) if deleted.any() else None
@@ -324,10 +346,12 @@ class RegionChanges:
         columns += [
             kinds.dictionary_decode(),
             pa.repeat(pa.scalar(str(self._region.region_id)), count),
-            pa.repeat(pa.scalar(position, pa.int64()), count),
-            pa.repeat(pa.scalar(generation, pa.int64()), count),
-            pa.repeat(pa.scalar(transaction, pa.string()), count),
+            pa.repeat(pa.scalar(change.position, pa.int64()), count),
+            pa.repeat(pa.scalar(change.generation, pa.int64()), count),
+            pa.repeat(pa.scalar(change.transaction, pa.string()), count),
         ]
+        if old is not None:
+            columns.append(old)
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _read(self, position: int) -> WalEntry | None:
