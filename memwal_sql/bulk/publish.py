@@ -5,6 +5,9 @@ is fenced and says so. It never claims a region a second time within one batch: 
 middle of one reports it. Claims are kept from batch to batch for as long as nobody else takes the
 regions, so that a stream leaves one fence and not one a batch.
 
+What the table has decides about some rows: whether they replace it, and the values of columns that
+they lack. It is read between the claims and the first row that is written, so that it is exact.
+
 Few rows of a region become one WAL entry with the batch's mark, which is an intent if all regions
 of the batch have few rows. Many become generations, in one manifest commit with the mark; what the
 WAL holds by then is flushed first, so that generations follow each other.
@@ -38,6 +41,7 @@ from memwal_sql.bulk.read import (
     staged_regions,
 )
 from memwal_sql.bulk.stage import StagedPiece, StagedTask
+from memwal_sql.bulk.stored import Get, StoredRows
 from memwal_sql.errors import (
     ConflictError,
     FencedError,
@@ -46,6 +50,7 @@ from memwal_sql.errors import (
     StoreUnavailableError,
     WriterFailedError,
 )
+from memwal_sql.life_log import life_log
 from memwal_sql.maintain.lease import PUBLISHING, maintenance_lease
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.batch_marks import BatchMark, complete, last_complete, transaction_id
@@ -60,6 +65,7 @@ from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
 from memwal_sql.storage.wal.entry import TOMBSTONE
 from memwal_sql.write.commit import Share, commit
 from memwal_sql.write.coordinator import AtomicWrite, Description
+from memwal_sql.write.ingest.missing import ERROR
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.region_opener import (
     FindRegions,
@@ -72,15 +78,19 @@ from memwal_sql.write.router import RegionKey, active_spec
 from planner.model import TableInfo
 from planner.regions.spec import RegionSpec
 
+_log = life_log(__name__)
+
 _Lacking = list[tuple[StagedRegion, RegionWriter]]
 
 
 @dataclass(frozen=True, slots=True)
 class PublishResult:
-    """`rows` of a batch were published into so many `regions`; 0 and 0 when they had it already."""
+    """`rows` of a batch were published into so many `regions`, or `skipped`, as the table has newer
+    ones; 0 when the regions had the batch already."""
 
     rows: int
     regions: int
+    skipped: int = 0
 
 
 class Publisher:
@@ -92,12 +102,14 @@ class Publisher:
         context: TableContext,
         base: Callable[[], BaseTable],
         find: FindRegions,
+        get: Get,
     ) -> None:
         """`base` gives the newest version of the base table, `find` the manifests of the regions
-        with a spec id and values, None for those that do not exist."""
+        with a spec id and values, None for those that do not exist, `get` the live rows of keys."""
         self._context = context
         self._base = base
         self._find = find
+        self._get = get
         self._flushes = TransientThreads(PARALLEL, f"flushes of {context.uri}")
         self._stored: pa.Schema | None = None
         self._regions: dict[RegionKey, RegionClaimer] = {}
@@ -107,10 +119,11 @@ class Publisher:
         through the WAL, else region by region.
 
         With a mark, a batch that the table has already changes nothing, and one that a crash has
-        cut through is completed. Raises InvalidCallError, before anything is published, when two
-        tasks have the same key and no order tells the newer one, and ReopenError when columns were
-        added since they staged; FencedError when another writer takes a region meanwhile. After any
-        error nothing is known of the batch but that publishing it again is right.
+        cut through is completed. Raises InvalidCallError, before anything is published, when
+        several rows have the same key and nothing orders them, and ReopenError when columns were
+        added since they were staged, unless they may lack some; FencedError when another writer
+        takes a region meanwhile. After any error nothing is known of the batch but that publishing
+        it again is right.
         """
         context = self._context
         if mark is not None and mark.batch_id <= last_complete(context.store, mark.query_id):
@@ -118,15 +131,19 @@ class Publisher:
         base = self._base()
         self._check_known(base.stored, tasks)
         staged = staged_regions(context, base, tasks)
-        parts = [part for part in staged if part.batch.rows or part.batch.whole]
+        parts = [part for part in staged if part.batch.rows]
 
         with maintenance_lease(context.store, f"publishing {mark or uuid4().hex}", name=PUBLISHING):
             context.check_writes()
             done = self._publish(base, parts, mark)
-        rows = sum(part.rows for part in done)
+        skipped = sum(part.skipped for part in done)
+        rows = sum(part.rows for part in done) - skipped
+        if skipped:
+            what = "of a batch" if mark is None else f"of batch {mark}"
+            _log.info("%s: %d rows %s do not replace the table's", context.uri, skipped, what)
         if mark is not None:
             complete(context.store, mark, rows)
-        return PublishResult(rows, len(done))
+        return PublishResult(rows, len(done), skipped)
 
     def empty_wals(self, regions: Sequence[RegionManifest]) -> dict[UUID, int]:
         """Claim regions, also those given by hand, and flush what their WALs hold; the epoch of
@@ -156,11 +173,14 @@ class Publisher:
         self._find_regions(base, parts)
         regions = [self._regions[part.key] for part in parts]
         writers = map_in_threads(self._claimed, regions, PARALLEL)
-        lacking = [
+        stored = StoredRows(base.info, self._get)
+        unwritten = [
             (part, writer)
             for part, writer in zip(parts, writers, strict=True)
             if mark is None or writer.published(mark.query_id) < mark.batch_id
         ]
+        compared = map_in_threads(lambda pair: pair[0].over(stored), unwritten, PARALLEL)
+        lacking = [(part, writer) for part, (_, writer) in zip(compared, unwritten, strict=True)]
         if all(part.batch.goes_through_log for part in parts):
             if not self._append(lacking, mark, len(parts)):
                 return ()
@@ -194,7 +214,9 @@ class Publisher:
             description = Description(free, operation=f"batch {mark}", staged=mark)
         read = map_in_threads(lambda pair: pair[0].batch.read(), lacking, PARALLEL)
         shares = [
-            Share(context, writer, rows) for (_, writer), rows in zip(lacking, read, strict=True)
+            Share(context, writer, rows)
+            for (_, writer), rows in zip(lacking, read, strict=True)
+            if rows.num_rows
         ]
         writes = commit(shares, description)
         if isinstance(writes, AtomicWrite):
@@ -273,11 +295,13 @@ class Publisher:
         filled them, and its whole rows would put nulls over their values."""
         now = pa.schema([field for field in stored if field.name != TOMBSTONE])
         for task in tasks:
-            ids = {field.metadata[FIELD_ID_KEY] for field in task.columns or now}
-            if any(field.metadata[FIELD_ID_KEY] not in ids for field in now):
+            if task.columns is None or task.form.missing != ERROR:
+                continue
+            known = pa.schema([f for f in now if f.metadata[FIELD_ID_KEY] in task.columns])
+            if len(known) < len(now):
                 raise ReopenError(
                     f"the columns of {self._context.uri} have changed since these rows were staged "
-                    f"({differences(task.columns, now)}): nothing was written, run the job again"
+                    f"({differences(known, now)}): nothing was written, run the job again"
                 )
 
     def _recipes(self) -> Sequence[IndexRecipe]:

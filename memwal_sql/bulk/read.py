@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any
 
 import lance
@@ -19,20 +18,24 @@ from exec_nodes.arrow.arrays import Mask
 from exec_nodes.arrow.large_columns import concatenated
 from exec_nodes.base.tasks import map_in_threads
 from exec_nodes.base.thresholds import Thresholds
+from exec_nodes.evolution.match import FIELD_ID_KEY
 from exec_nodes.evolution.project import ByFieldId, numbered, project_batch
 from exec_nodes.keys.codes import KeyCodes, concat
 from exec_nodes.keys.keys import key_column
 from exec_nodes.lance.errors import lance_errors, lance_panics
 from exec_nodes.lance.reading import rows_of
-from memwal_sql.bulk.rows import ORDER
+from memwal_sql.bulk.rows import GIVEN, LAST_OF_TASK, ORDER, RowForm, same_key
 from memwal_sql.bulk.stage import StagedPiece, StagedTask
-from memwal_sql.errors import InvalidCallError, MemWalError, NotFoundError, SourceGoneError
+from memwal_sql.bulk.stored import StoredRows
+from memwal_sql.errors import MemWalError, NotFoundError, SourceGoneError
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.memtable import conform, memtable_schema
 from memwal_sql.storage.decoding import decoding
 from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.wal.arrow_stream import read_stream
+from memwal_sql.storage.wal.entry import TOMBSTONE
+from memwal_sql.write.ingest.missing import ERROR, KEEP
 from memwal_sql.write.router import RegionKey, RegionValues
 
 PARALLEL = 8  # regions
@@ -59,40 +62,125 @@ class LogLimits(Thresholds):
 
 
 @dataclass(frozen=True, slots=True)
+class KeptPiece:
+    """A piece, and what is written of it.
+
+    Attributes:
+        form: how its rows were read.
+        mask: true for rows that are written; None for all of them.
+        lacking: columns that its rows lack, and in which the table's rows keep their values.
+    """
+
+    piece: StagedPiece
+    form: RowForm
+    mask: Mask | None = None
+    lacking: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """The number of rows that are written."""
+        return self.piece.rows if self.mask is None else int(self.mask.sum())
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it can stay as it is."""
+        return self.piece.large and self.mask is None and not self.lacking
+
+
+@dataclass(frozen=True, slots=True)
 class RegionBatch:
     """A region's part of a batch, every key once.
 
     Attributes:
-        whole: pieces staged as generations, which can stay as they are.
-        rows: the number of the other rows.
-        nbytes: their most bytes in memory.
-        tables: reads them, in a MemTable's schema, in tables of a bounded size.
+        pieces: those with rows to write.
+        reader: reads them.
+        stored: the table's rows, once they are known.
     """
 
-    whole: tuple[StagedPiece, ...]
-    rows: int
-    nbytes: int
-    tables: Callable[[], Iterator[pa.Table]]
+    pieces: tuple[KeptPiece, ...]
+    reader: StagedReader
+    stored: StoredRows | None = None
+
+    @property
+    def whole(self) -> list[StagedPiece]:
+        """Those that were staged as generations or data files, and stay as they are."""
+        return [kept.piece for kept in self.pieces if kept.is_whole]
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return sum(kept.rows for kept in self.pieces)
 
     @property
     def goes_through_log(self) -> bool:
         """Whether its rows become one WAL entry."""
-        return self.rows <= LogLimits.rows and self.nbytes <= LogLimits.nbytes and not self.whole
+        nbytes = sum(kept.piece.size for kept in self.pieces)
+        return self.rows <= LogLimits.rows and nbytes <= LogLimits.nbytes and not self.whole
+
+    def over(self, stored: StoredRows) -> RegionBatch:
+        """The batch without the rows that do not replace those that the table has now."""
+        pieces = (self._compared(kept, stored) for kept in self.pieces)
+        return RegionBatch(tuple(kept for kept in pieces if kept.rows), self.reader, stored)
 
     def read(self) -> pa.RecordBatch:
-        """The other rows, being few."""
-        tables = self.tables()
-        return concatenated([batch for table in tables for batch in table.to_batches()])
+        """The rows of all pieces but the whole ones, being few."""
+        batches = [batch for table in self.tables() for batch in table.to_batches()]
+        return concatenated([self.reader.no_rows, *batches])
+
+    def tables(self) -> Iterator[pa.Table]:
+        """These, in a MemTable's schema, in tables of a bounded size."""
+        gathered: list[pa.Table] = []
+        for table in self._tables():
+            gathered.append(table)
+            if sum(table.nbytes for table in gathered) >= StagedTables.nbytes:
+                yield pa.concat_tables(gathered)
+                gathered = []
+        if gathered:
+            yield pa.concat_tables(gathered)
+
+    def _tables(self) -> Iterator[pa.Table]:
+        others = [kept for kept in self.pieces if not kept.is_whole]
+        for some in _side_by_side(others):
+            tables = map_in_threads(lambda kept: self.reader.rows(kept.piece), some, PARALLEL)
+            for kept, rows in zip(some, tables, strict=True):
+                if kept.mask is not None:
+                    rows = rows.filter(pa.array(kept.mask))
+                if kept.lacking and self.stored is not None:
+                    yield from self.stored.filled(rows, kept.lacking)
+                else:
+                    yield rows
+
+    def _compared(self, kept: KeptPiece, stored: StoredRows) -> KeptPiece:
+        # Rows that are not whole are filled when they are read.
+        if kept.form.when is None and not (kept.piece.large and kept.lacking):
+            return kept
+        keys = self.reader.keys(kept.piece)
+        before = np.ones(keys.num_rows, np.bool_) if kept.mask is None else kept.mask
+        written, exist = stored.compared(keys.filter(pa.array(before)), kept.form)
+        if not exist and stored.are_null(kept.lacking):
+            kept = replace(kept, lacking=())
+        if written.all():
+            return kept
+        mask = before.copy()
+        mask[before] = written
+        return replace(kept, mask=mask)
 
 
 @dataclass(frozen=True, slots=True)
 class StagedRegion:
-    """A region's part of a job: `rows` were staged, of which `batch` are the newest."""
+    """A region's part of a job: `rows` were staged, of which `batch` are the newest, but for those
+    that were `skipped`."""
 
     key: RegionKey
     values: RegionValues
     rows: int
     batch: RegionBatch
+    skipped: int = 0
+
+    def over(self, stored: StoredRows) -> StagedRegion:
+        """The part without the rows that do not replace those that the table has now."""
+        batch = self.batch.over(stored)
+        return replace(self, batch=batch, skipped=self.batch.rows - batch.rows)
 
 
 def staged_regions(
@@ -100,14 +188,21 @@ def staged_regions(
 ) -> list[StagedRegion]:
     """The pieces that the tasks staged for each region.
 
-    Raises InvalidCallError, naming a key, when two tasks have it and no order tells the newer one,
-    and SourceGoneError for files that can't be read here.
+    Raises InvalidCallError, naming a key, when several rows have it and nothing orders them, and
+    SourceGoneError for files that can't be read here.
     """
     by_region: dict[RegionKey, list[tuple[int, StagedPiece]]] = {}
     for number, task in enumerate(tasks):
         for piece in task.pieces:
             by_region.setdefault(piece.key, []).append((number, piece))
-    batches = map_in_threads(StagedReader(context, base).batch, by_region.values(), PARALLEL)
+    reader = StagedReader(context, base)
+    lacking = [reader.lacking(task) for task in tasks]
+
+    def batch(pieces: Sequence[tuple[int, StagedPiece]]) -> RegionBatch:
+        kept = [KeptPiece(p, tasks[n].form, lacking=lacking[n]) for n, p in pieces]
+        return reader.batch(kept, [number for number, _ in pieces])
+
+    batches = map_in_threads(batch, by_region.values(), PARALLEL)
     return [
         StagedRegion(key, pieces[0][1].values, sum(piece.rows for _, piece in pieces), batch)
         for (key, pieces), batch in zip(by_region.items(), batches, strict=True)
@@ -115,50 +210,41 @@ def staged_regions(
 
 
 class StagedReader:
-    """Reads staged pieces of one table."""
+    """Reads staged pieces of one table.
+
+    Attributes:
+        no_rows: no rows, in a MemTable's schema.
+    """
 
     def __init__(self, context: TableContext, base: BaseTable) -> None:
         self._context = context
         self._primary_key = base.info.primary_key
         self._schema = memtable_schema(base.info.schema)
         self._stored = base.stored
+        self.no_rows = pa.RecordBatch.from_pylist([], self._schema)
 
-    def batch(self, pieces: Sequence[tuple[int, StagedPiece]]) -> RegionBatch:
-        """One region's pieces, each with the number of its task.
+    def batch(self, pieces: Sequence[KeptPiece], tasks: Sequence[int]) -> RegionBatch:
+        """One region's pieces, each with the number of its task, and every key once."""
+        if len(pieces) == 1:
+            self._check(pieces[0].piece)
+            return RegionBatch(tuple(pieces), self)
+        tables = map_in_threads(lambda kept: self.keys(kept.piece), pieces, PARALLEL)
+        keys = [PieceKeys(task, table) for task, table in zip(tasks, tables, strict=True)]
+        masks = winners(keys, self._primary_key, pieces[0].form.duplicates)
+        if masks is None:
+            return RegionBatch(tuple(pieces), self)
+        kept = [
+            each if mask.all() else replace(each, mask=mask)
+            for each, mask in zip(pieces, masks, strict=True)
+        ]
+        return RegionBatch(tuple(each for each in kept if each.rows), self)
 
-        Large ones stay as they are unless some of their rows are older than another piece's.
-        """
-        kept = None
-        if len(pieces) > 1:
-            keys = [PieceKeys(task, self._keys(piece)) for task, piece in pieces]
-            kept = winners(keys, self._primary_key)
-        else:
-            self._check(pieces[0][1])
-        whole: list[StagedPiece] = []
-        others: list[tuple[StagedPiece, Mask | None]] = []
-        for number, (_, piece) in enumerate(pieces):
-            mask = None if kept is None or kept[number].all() else kept[number]
-            if piece.large and mask is None:
-                whole.append(piece)
-            else:
-                others.append((piece, mask))
-        return RegionBatch(
-            whole=tuple(whole),
-            rows=sum(piece.rows if mask is None else int(mask.sum()) for piece, mask in others),
-            nbytes=sum(piece.size for piece, _ in others),
-            tables=partial(self._tables, others),
-        )
-
-    def _tables(self, pieces: Sequence[tuple[StagedPiece, Mask | None]]) -> Iterator[pa.Table]:
-        gathered: list[pa.Table] = []
-        for piece, mask in pieces:
-            rows = self.rows(piece)
-            gathered.append(rows if mask is None else rows.filter(pa.array(mask)))
-            if sum(table.nbytes for table in gathered) >= StagedTables.nbytes:
-                yield pa.concat_tables(gathered)
-                gathered = []
-        if any(table.num_rows for table in gathered):
-            yield pa.concat_tables(gathered)
+    def lacking(self, task: StagedTask) -> tuple[str, ...]:
+        """The columns that the rows of a task lack, and in which the table's keep their values."""
+        if task.columns is None or task.form.missing != KEEP or task.form.deletes:
+            return ()
+        columns = (field for field in self._stored if field.name != TOMBSTONE)
+        return tuple(f.name for f in columns if f.metadata[FIELD_ID_KEY] not in task.columns)
 
     def rows(self, piece: StagedPiece) -> pa.Table:
         """The rows of a piece in a MemTable's schema."""
@@ -174,7 +260,8 @@ class StagedReader:
             batches = self._renamed(rows, stored)
         else:
             table = self._arrow(piece)
-            table = table.select([name for name in table.column_names if name != ORDER])
+            names = [name for name in table.column_names if name not in (ORDER, GIVEN)]
+            table = table.select(names)
             batches = self._renamed(table, table.schema)
         conformed = [conform(batch, self._schema) for batch in batches]
         return pa.Table.from_batches(conformed, self._schema)
@@ -191,7 +278,8 @@ class StagedReader:
             if not self._context.store.exists(path):
                 raise self._gone(path)
 
-    def _keys(self, piece: StagedPiece) -> pa.Table:
+    def keys(self, piece: StagedPiece) -> pa.Table:
+        """The keys of a piece, and what orders and compares its rows, in memory of their own."""
         columns = list(self._primary_key)
         if piece.order is not None:
             return self._read(piece.order)
@@ -199,19 +287,20 @@ class StagedReader:
             with self._typed(piece.folder):
                 return rows_of(self._open(piece.folder).scanner(columns=columns))
         rows = self._arrow(piece)
-        return rows.select([*columns, *([ORDER] if ORDER in rows.column_names else [])])
+        rows = rows.select([*columns, *(n for n in (ORDER, GIVEN) if n in rows.column_names)])
+        return rows.take(pa.array(np.arange(rows.num_rows)))  # the others' is let go of
 
     def _arrow(self, piece: StagedPiece) -> pa.Table:
+        if piece.data is not None:
+            return _decoded("a task's message", piece.data)
+        path = str(piece.path)
         try:
-            return self._read(piece.path or "a task's message", piece.data)
+            return _decoded(path, self._context.store.get_range(path, piece.start, piece.end))
         except NotFoundError as error:
-            raise self._gone(str(piece.path)) from error
+            raise self._gone(path) from error
 
-    def _read(self, path: str, data: bytes | None = None) -> pa.Table:
-        stream = self._context.store.get(path) if data is None else data
-        with decoding(path, "what a task has staged", "run the job again"):
-            schema, batches = read_stream(stream)
-            return pa.Table.from_batches([batch for batch, _ in batches], schema)
+    def _read(self, path: str) -> pa.Table:
+        return _decoded(path, self._context.store.get(path))
 
     def _open(self, folder: str) -> Any:
         uri = f"{lance_uri(self._context.uri)}/{folder}"
@@ -238,6 +327,24 @@ class StagedReader:
         )
 
 
+def _decoded(path: str, stream: bytes) -> pa.Table:
+    with decoding(path, "what a task has staged", "run the job again"):
+        schema, batches = read_stream(stream)
+        return pa.Table.from_batches([batch for batch, _ in batches], schema)
+
+
+def _side_by_side(pieces: Sequence[KeptPiece]) -> Iterator[list[KeptPiece]]:
+    """The pieces in groups that are read at once: of a bounded size, unless one is larger."""
+    group: list[KeptPiece] = []
+    for kept in pieces:
+        if group and sum(k.piece.size for k in [*group, kept]) > StagedTables.nbytes:
+            yield group
+            group = []
+        group.append(kept)
+    if group:
+        yield group
+
+
 def data_files(piece: StagedPiece) -> list[str]:
     """The paths of a piece's data files from the table's root, in the order of its rows."""
     fragments = [json.loads(fragment) for fragment in piece.fragments]
@@ -252,14 +359,14 @@ class PieceKeys:
     table: pa.Table
 
 
-def winners(pieces: Sequence[PieceKeys], primary_key: Sequence[str]) -> list[Mask] | None:
+def winners(
+    pieces: Sequence[PieceKeys], primary_key: Sequence[str], duplicates: str
+) -> list[Mask] | None:
     """One mask a piece, true for the rows that stay; None when all do.
 
-    Of one task's pieces the later one is newer, unless rows are ordered. Raises InvalidCallError,
-    naming a key, when two tasks have it and nothing says which row is newer.
+    Of rows of one task that nothing orders the last one stays, if `duplicates` says so. Raises
+    InvalidCallError, naming a key, when two rows have it and nothing says which one is newer.
     """
-    if len(pieces) < 2:
-        return None
     keys = concat([key_column(piece.table.select(primary_key).columns) for piece in pieces])
     numbers = KeyCodes(keys)
     codes = numbers.codes
@@ -277,24 +384,14 @@ def winners(pieces: Sequence[PieceKeys], primary_key: Sequence[str]) -> list[Mas
         rows = np.flatnonzero(ranks == best[codes])
     last = np.empty(numbers.size, np.int64)
     last[codes[rows]] = rows  # of equal codes the last assignment stays
-    contested = rows[tasks[last[codes[rows]]] != tasks[rows]]
-    if len(contested):
-        raise _contested(pieces, primary_key, int(contested[0]), ordered)
+    newer = last[codes[rows]]
+    for again, what, more in (
+        (tasks[newer] != tasks[rows], "two tasks have a row", ""),
+        ((newer != rows) & (duplicates == ERROR), "a task has several rows", LAST_OF_TASK),
+    ):
+        if again.any():
+            table = pa.concat_tables([piece.table.select(primary_key) for piece in pieces])
+            key = table.slice(int(rows[again][0]), 1).to_pylist()[0]
+            raise same_key(what, key, ordered, more)
     kept = last[codes] == np.arange(len(codes))
     return list(np.split(kept, np.cumsum(lengths)[:-1]))
-
-
-def _contested(
-    pieces: Sequence[PieceKeys], primary_key: Sequence[str], row: int, ordered: bool
-) -> InvalidCallError:
-    table = pa.concat_tables([piece.table.select(primary_key) for piece in pieces])
-    key = table.slice(row, 1).to_pylist()[0]
-    if ordered:
-        return InvalidCallError(
-            f"two tasks have a row of the key {key} with the same value in the orderBy column: "
-            "order by a column that tells which one is newer"
-        )
-    return InvalidCallError(
-        f"two tasks have a row of the key {key}, and nothing says which one is newer: name a "
-        'column that does with option("orderBy", ...), or drop duplicates first'
-    )

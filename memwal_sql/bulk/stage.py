@@ -1,9 +1,10 @@
 """Staging: the tasks of a distributed write leave rows for the publisher (protocol rule 24).
 
 A task divides its rows by region and stages each region's part in a folder of its own that nothing
-points to: a large part as a generation that only has to be given its number, a small one as Arrow
-bytes, in the task's message while they are few. So a task that is killed, retried or run twice
-changes nothing, and only what the messages of a finished job name is ever published.
+points to: a large part as a generation that only has to be given its number, small ones as Arrow
+bytes, together in one file, or in the task's message while they are few. So a task that is killed,
+retried or run twice changes nothing, and only what the messages of a finished job name is ever
+published.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import count
 from uuid import uuid4
 
@@ -19,21 +20,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance.fragment import write_fragments
 
+from exec_nodes.evolution.match import FIELD_ID_KEY
 from exec_nodes.evolution.project import numbered
-from memwal_sql.bulk.rows import ORDER, RowForm, RowReader, newest
+from memwal_sql.bulk.rows import GIVEN, ORDER, RowForm, RowReader, newest
 from memwal_sql.errors import NotFoundError
 from memwal_sql.state.batch_marks import check_id
 from memwal_sql.state.generation_writer import GenerationWriter
 from memwal_sql.storage import paths
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.wal.entry import TOMBSTONE
+from memwal_sql.write.ingest.missing import KEEP
 from memwal_sql.write.router import RegionKey, Router
 from planner.regions.factories import unsharded
 from planner.regions.ids import region_id
 from planner.regions.spec import RegionSpec
 from planner.regions.values import RegionValue
 
-_MIB = 1 << 20
+_KIB, _MIB = 1 << 10, 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +44,18 @@ class StageLimits:
     """When a task writes what, in bytes in memory.
 
     Attributes:
+        joined: the rows that are gathered before they are routed: for a few large tables that costs
+            less a row than for Spark's batches.
         buffered: beyond it the task's largest region is staged, and its buffer let go of.
         generation: a region's part of this size becomes a generation at once.
-        inline: so much of a task's rows travels in its message to the driver.
+        inline: so much of a task's rows travels in its message to the driver, which holds the
+            messages of all tasks.
     """
 
+    joined: int = 131_072
     buffered: int = 256 * _MIB
     generation: int = 8 * _MIB
-    inline: int = _MIB // 2
+    inline: int = 16 * _KIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +63,9 @@ class StagedPiece:
     """Rows of one region, every key once.
 
     Exactly one of `folder` (a generation's, from the table's root), `fragments` (data files of the
-    base table as Lance describes them, in JSON), `path` (of Arrow bytes) and `data` (the bytes) is
-    set. `order` is where the keys of the first two and their order are, if they were staged.
-    `bloom_checksum` is that of a generation.
+    base table as Lance describes them, in JSON), `path` (of a file with Arrow bytes from `start` to
+    `end` on) and `data` (the bytes) is set. `order` is where the keys of the first two are, and
+    what orders and compares them, if that was staged. `bloom_checksum` is that of a generation.
     """
 
     key: RegionKey
@@ -67,6 +74,8 @@ class StagedPiece:
     size: int
     folder: str | None = None
     path: str | None = None
+    start: int = 0
+    end: int = 0
     data: bytes | None = None
     order: str | None = None
     fragments: tuple[str, ...] = ()
@@ -80,11 +89,13 @@ class StagedPiece:
 
 @dataclass(frozen=True, slots=True)
 class StagedTask:
-    """The staged pieces of one task: the later one of a region's pieces is newer. `columns` are
-    those that the task knew, with their field ids."""
+    """The staged pieces of one task: the later one of a region's pieces is newer. `columns` are the
+    field ids of the table's columns that the task knew, or, if others keep their values, of those
+    that its rows have; None for all."""
 
     pieces: tuple[StagedPiece, ...]
-    columns: pa.Schema | None = None
+    columns: frozenset[bytes] | None = None
+    form: RowForm = field(default_factory=RowForm)
 
 
 class Stager:
@@ -98,24 +109,29 @@ class Stager:
         spec: RegionSpec,
         form: RowForm,
         folder: str,
+        limits: StageLimits,
     ) -> None:
-        """`folder` is the job's, below the staging folder; an attempt has one of its own in it."""
+        """`form` is spelt out. `folder` is the job's, below the staging folder; an attempt has one
+        of its own in it."""
         self._store = store
         self._writer = writer
         self._spec = spec
         self._router = Router(spec)
+        self._form = form
         self._reader = RowReader(form, writer.info)
         self._numbered = numbered(writer.info.schema, writer.base.lance_schema)
         self._folder = f"{folder}/{uuid4().hex}"
-        self._limits = StageLimits()
+        self._limits = limits
         self._buffers: dict[RegionKey, _Buffer] = {}
         self._pieces: list[StagedPiece] = []
-        self._inline = 0
+        self._small_bytes = 0  # of pieces with their bytes
+        self._given: list[str] | None = None
         self._numbers = count(1)
 
     def stage(self, batches: Iterable[pa.RecordBatch]) -> StagedTask:
         """Stage all rows. Raises InvalidCallError naming a value that does not fit."""
-        for table in _joined(batches):
+        for table in _joined(batches, self._limits.joined):
+            self._given = self._reader.given_columns(table.column_names)
             for part in self._router.route(self._reader.read(table)):
                 buffer = self._buffers.setdefault(part.key, _Buffer(part.values))
                 buffer.add(part.rows)
@@ -124,32 +140,46 @@ class Stager:
                 self._stage(largest, self._buffers.pop(largest))
         for key, buffer in self._buffers.items():
             self._stage(key, buffer)
-        return StagedTask(tuple(self._pieces), self._numbered)
+        if self._small_bytes > self._limits.inline:
+            self._put_small()
+        return StagedTask(tuple(self._pieces), self._known(), self._form)
+
+    def _known(self) -> frozenset[bytes]:
+        names = self._given if self._form.missing == KEEP else None
+        known = (f for f in self._numbered if names is None or f.name in names)
+        return frozenset(f.metadata[FIELD_ID_KEY] for f in known)
 
     def _stage(self, key: RegionKey, buffer: _Buffer) -> None:
         info = self._writer.info
-        rows = newest(buffer.table(), info.primary_key)
+        rows = newest(buffer.table(), info.primary_key, self._form.duplicates)
         size = int(rows.nbytes)
         if size >= self._limits.generation:
-            piece = self._large(key, buffer.values, rows)
-        else:
-            data = to_bytes(self._with_ids(rows))
-            piece = StagedPiece(key, buffer.values, rows.num_rows, size, data=data)
-            if self._inline + len(data) > self._limits.inline:
-                path = self._put(data)
-                piece = StagedPiece(key, buffer.values, rows.num_rows, size, path=path)
-            else:
-                self._inline += len(data)
-        self._pieces.append(piece)
+            self._pieces.append(self._large(key, buffer.values, rows))
+            return
+        data = to_bytes(self._with_ids(rows))
+        self._pieces.append(StagedPiece(key, buffer.values, rows.num_rows, size, data=data))
+        self._small_bytes += len(data)
+        if self._small_bytes >= self._limits.generation:
+            self._put_small()
+
+    def _put_small(self) -> None:
+        """Put the bytes of small pieces into one file."""
+        contents = [piece.data for piece in self._pieces if piece.data is not None]
+        path, end = self._put(b"".join(contents)), 0
+        for place, piece in enumerate(self._pieces):
+            if piece.data is not None:
+                start, end = end, end + len(piece.data)
+                self._pieces[place] = replace(piece, data=None, path=path, start=start, end=end)
+        self._small_bytes = 0
 
     def _large(
         self, key: RegionKey, values: Mapping[str, RegionValue], rows: pa.Table
     ) -> StagedPiece:
         """A generation that lacks its number."""
         order = None
-        if ORDER in rows.column_names:
+        if apart := _not_stored(rows):
             order = self._put_keys(rows)
-            rows = rows.drop_columns([ORDER])
+            rows = rows.drop_columns(apart)
         region = region_id(self._writer.context.incarnation, self._spec.spec_id, values)
         written = self._writer.write_into(self._folder, region, next(self._numbers), rows)
         folder = f"{self._folder}/{paths.generation_folder(region, written.path)}"
@@ -170,13 +200,19 @@ class Stager:
         return pa.Table.from_arrays(rows.columns, schema=pa.schema(fields))
 
     def _put_keys(self, rows: pa.Table) -> str:
-        ordered = [ORDER] if ORDER in rows.column_names else []
-        return self._put(to_bytes(rows.select([*self._writer.info.primary_key, *ordered])))
+        return self._put(
+            to_bytes(rows.select([*self._writer.info.primary_key, *_not_stored(rows)]))
+        )
 
     def _put(self, data: bytes) -> str:
         path = f"{self._folder}/{next(self._numbers)}.arrow"
         self._store.put_if_absent(path, data)
         return path
+
+
+def _not_stored(rows: pa.Table) -> list[str]:
+    """Their columns that are not stored."""
+    return [name for name in (ORDER, GIVEN) if name in rows.column_names]
 
 
 class _Buffer:
@@ -216,17 +252,13 @@ def staging_folder(job: str) -> str:
     return f"{paths.STAGING_FOLDER}/{job}"
 
 
-# Routing and filling buffers costs less a row for a few large tables than for Spark's batches.
-_JOINED_ROWS = 131_072
-
-
-def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+def _joined(batches: Iterable[pa.RecordBatch], least: int) -> Iterator[pa.Table]:
     gathered: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
         gathered.append(batch)
         rows += batch.num_rows
-        if rows >= _JOINED_ROWS:
+        if rows >= least:
             yield pa.Table.from_batches(gathered)
             gathered, rows = [], 0
     if rows:
@@ -249,9 +281,12 @@ class FragmentStager(Stager):
         writer: GenerationWriter,
         form: RowForm,
         folder: str,
+        limits: StageLimits,
     ) -> None:
         whole = RegionSpec(1, (unsharded(),))
-        super().__init__(store=store, writer=writer, spec=whole, form=form, folder=folder)
+        super().__init__(
+            store=store, writer=writer, spec=whole, form=form, folder=folder, limits=limits
+        )
 
     def _large(
         self, key: RegionKey, values: Mapping[str, RegionValue], rows: pa.Table
@@ -262,7 +297,7 @@ class FragmentStager(Stager):
         self._writer.context.store.refuse_links(paths.WRITTEN_FOLDERS)
         keys = self._put_keys(rows)
         base = self._writer.base
-        kept = rows.drop_columns([name for name in (TOMBSTONE, ORDER) if name in rows.column_names])
+        kept = rows.drop_columns([TOMBSTONE, *_not_stored(rows)])
         fragments = write_fragments(
             pa.Table.from_arrays(kept.columns, schema=base.schema),
             base,

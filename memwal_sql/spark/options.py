@@ -22,13 +22,27 @@ STORAGE_PREFIX = "storage."
 # The options of each use besides `path` and `storage.*`, as documented.
 READ = ("columns", "filter", "version", "consistency", "query", "name", "rowsPerPartition")
 STREAM_READ = ("changes", "columns", "startingFrom", "maxRowsPerBatch", "checkpointLocation")
-_ROWS = ("primaryKey", "regions", "orderBy", "deleteColumn", "operation", "queryId")
+_ROWS = (
+    "primaryKey",
+    "regions",
+    "orderBy",
+    "when",
+    "duplicates",
+    "missing",
+    "mergeSchema",
+    "deleteColumn",
+    "operation",
+    "queryId",
+)
 WRITE = (*_ROWS, "ifExists", "batchId")
 STREAM_WRITE = (*_ROWS, "checkpointLocation")
 
 _ALL = dict.fromkeys((*READ, *STREAM_READ, *WRITE, *STREAM_WRITE))
 IF_EXISTS = ("append", "error", "ignore")
 OPERATIONS = ("upsert", "delete")
+
+# What Spark adds to the options of a table that CREATE TABLE makes.
+_OF_CATALOGS = ("owner", "location", "provider", "external", "comment", "is_managed_location")
 
 
 @dataclass(frozen=True)
@@ -111,6 +125,12 @@ def parse_options(options: Mapping[str, str], allowed: tuple[str, ...], use: str
 
 
 def _unknown(key: str, allowed: tuple[str, ...], use: str, elsewhere: str | None) -> str:
+    if key.lower() in _OF_CATALOGS:
+        return (
+            f"{key!r} is of a table in a catalog, and Spark has no catalog for sources in Python: "
+            "instead of CREATE TABLE and saveAsTable, pass the table's URI to load() and save(), "
+            "or run CREATE TEMPORARY VIEW name USING memwal OPTIONS (path '...')"
+        )
     if elsewhere is not None:
         return f"option {elsewhere!r} means nothing to {use}; it takes {sorted(allowed)}"
     lower = {name.lower(): name for name in allowed}

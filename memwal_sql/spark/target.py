@@ -6,14 +6,17 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from memwal_sql.bulk.publish import routing_spec
-from memwal_sql.bulk.rows import RowForm
+from memwal_sql.bulk.rows import DUPLICATES, RowForm
 from memwal_sql.create import create_table, is_table
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.spark.options import IF_EXISTS, OPERATIONS, Options
 from memwal_sql.spark.tables import table_of
 from memwal_sql.spark.types import arrow_schema
 from memwal_sql.table import Table
+from memwal_sql.write.ingest.missing import ERROR, KEEP, NULL
 from planner.regions.text import spec_of
+
+MISSING = (ERROR, KEEP, NULL)
 
 
 def row_form(options: Options) -> RowForm:
@@ -22,14 +25,18 @@ def row_form(options: Options) -> RowForm:
         order_by=options.values.get("orderBy"),
         delete_column=options.values.get("deleteColumn"),
         deletes=options.choice("operation", OPERATIONS, "upsert") == "delete",
+        missing=options.choice("missing", MISSING, ERROR),
+        duplicates=options.choice("duplicates", DUPLICATES, ERROR),
+        when=options.values.get("when"),
     )
 
 
 def prepare(options: Options, schema: StructType) -> tuple[Table, bool]:
     """The table to write, and whether option `ifExists` says to leave it alone.
 
-    A missing table is created, with the rows' columns. Raises InvalidCallError where rows
-    of `schema` don't fit, or an option does not.
+    A missing table is created, with the rows' columns, and gets more of them if option
+    `mergeSchema` says so. Raises InvalidCallError where rows of `schema` don't fit, or an option
+    does not.
     """
     form, rows = row_form(options), arrow_schema(schema)
     # As in every format of Spark: that the first rows have no nulls says nothing about later ones.
@@ -43,8 +50,25 @@ def prepare(options: Options, schema: StructType) -> tuple[Table, bool]:
     table = table_of(options) if exists else _create(options, form, columns)
     _check_same(options, table)
     routing_spec(table.info)
+    if options.flag("mergeSchema", False):
+        _merge(table, form, columns)
     form.check(rows, table.info)
     return table, False
+
+
+def _merge(table: Table, form: RowForm, columns: pa.Schema) -> None:
+    """Add the columns that the rows have, and the table has not."""
+    known = {form.delete_column, *table.schema.names}
+    new = pa.schema([field for field in columns if field.name not in known])
+    if not new.names or form.deletes:
+        return
+    try:
+        table.add_columns(new)
+    except InvalidCallError:
+        table.refresh()
+        if set(new.names).isdisjoint(table.schema.names):
+            raise
+        _merge(table, form, columns)  # others have added some of them meanwhile
 
 
 def _create(options: Options, form: RowForm, rows: pa.Schema) -> Table:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
@@ -17,7 +18,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from memwal_sql.bulk.publish import Publisher
-from memwal_sql.bulk.stage import StagedTask
+from memwal_sql.bulk.stage import StagedTask, StageLimits
 from memwal_sql.errors import InvalidCallError, MemWalError
 from memwal_sql.life_log import life_log
 from memwal_sql.spark.options import Options
@@ -26,8 +27,11 @@ from memwal_sql.spark.target import prepare, row_form
 from memwal_sql.state.batch_marks import BatchMark, check_id
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.table import Table
+from memwal_sql.write.ingest.missing import KEEP
 
 _KEPT_PUBLISHERS = 4
+_FIRST_TASKS = 32
+_FIRST_INLINE = 512 << 10
 
 _log = life_log(__name__)
 
@@ -50,8 +54,8 @@ class BatchWriter(DataSourceArrowWriter):
         self._overwrite = overwrite
         self._job = f"batch-{uuid4().hex}"
         self._mark = _mark(options)
-        if overwrite and self._mark is not None:
-            raise InvalidCallError('queryId and batchId belong to mode("append")')
+        if overwrite:
+            _check_overwrite(options)
         table, leave = prepare(options, schema)
         if self._mark is not None:
             leave = leave or table.last_batch(self._mark.query_id) >= self._mark.batch_id
@@ -124,8 +128,26 @@ def _discard(options: Options, job: str) -> None:
 def _stage(
     options: Options, job: str, batches: Iterator[pa.RecordBatch], *, replaces: bool = False
 ) -> Staged:
-    stager = table_of(options).stager(job, row_form(options), replaces=replaces)
+    stager = table_of(options).stager(job, row_form(options), _limits(), replaces=replaces)
     return Staged(stager.stage(batches))
+
+
+def _limits() -> StageLimits:
+    """Where small batches have few tasks, their rows travel in messages. All messages are on the
+    driver together: tasks beyond the first ones send little."""
+    task = TaskContext.get()
+    if task is None or task.partitionId() >= _FIRST_TASKS:
+        return StageLimits()
+    return StageLimits(inline=_FIRST_INLINE)
+
+
+def _check_overwrite(options: Options) -> None:
+    """Raise InvalidCallError for an option that looks at rows that are replaced anyway."""
+    given = [name for name in ("queryId", "batchId", "when") if name in options.values]
+    if row_form(options).missing == KEEP:
+        given.append('missing="keep"')
+    if given:
+        raise InvalidCallError(f'{given} belong to mode("append"), as an overwrite keeps no rows')
 
 
 def _tasks(messages: list[WriterCommitMessage | None]) -> list[StagedTask]:

@@ -10,27 +10,42 @@ import pyarrow as pa
 
 from memwal_sql.bulk.publish import Publisher, routing_spec
 from memwal_sql.bulk.replace import Replacement
-from memwal_sql.bulk.rows import RowForm
-from memwal_sql.bulk.stage import FragmentStager, StagedTask, Stager, discard, staging_folder
+from memwal_sql.bulk.rows import LAST, RowForm
+from memwal_sql.bulk.stage import (
+    FragmentStager,
+    StagedTask,
+    StageLimits,
+    Stager,
+    discard,
+    staging_folder,
+)
 from memwal_sql.maintain.index_builder import build_indexes
 from memwal_sql.maintain.merge.merger import Merger
 from memwal_sql.maintain.merge.shares import Run, Shares
 from memwal_sql.maintain.progress import report_nothing
 from memwal_sql.state.generation_writer import GenerationWriter
 from memwal_sql.table.handle import TableHandle
+from memwal_sql.table.lookups import get_rows
 from memwal_sql.table.maintaining import merge, regions_now
 
 
-def stager(table: TableHandle, job: str, form: RowForm, *, replaces: bool = False) -> Stager:
+def stager(
+    table: TableHandle,
+    job: str,
+    form: RowForm,
+    limits: StageLimits | None = None,
+    *,
+    replaces: bool = False,
+) -> Stager:
     """See `Table.stager`."""
     table.check_writable("write")
-    base = table.tracker.latest()
+    base, limits = table.tracker.latest(), limits or StageLimits()
     store, folder = table.context.store, staging_folder(job)
     writer = GenerationWriter(table.context, base.info, base.dataset, table.index_recipes)
     if replaces:
-        return FragmentStager(store=store, writer=writer, form=form, folder=folder)
-    spec = routing_spec(base.info)
-    return Stager(store=store, writer=writer, spec=spec, form=form, folder=folder)
+        return FragmentStager(store=store, writer=writer, form=form, folder=folder, limits=limits)
+    spec, form = routing_spec(base.info), form.over(base.info)
+    return Stager(store=store, writer=writer, spec=spec, form=form, folder=folder, limits=limits)
 
 
 def publisher(table: TableHandle) -> Publisher:
@@ -42,6 +57,7 @@ def publisher(table: TableHandle) -> Publisher:
         context=table.context,
         base=tracker.latest,
         find=collector.registry.manifests_of,
+        get=partial(get_rows, table),
     )
 
 
@@ -64,7 +80,8 @@ def replace_rows(table: TableHandle, rows: pa.Table | Callable[[], pa.Table]) ->
     job = f"replace-{uuid4().hex}"
 
     def staged(rows: pa.Table) -> list[StagedTask]:
-        return [stager(table, job, RowForm(), replaces=True).stage(rows.to_batches())]
+        form = RowForm(duplicates=LAST)
+        return [stager(table, job, form, replaces=True).stage(rows.to_batches())]
 
     try:
         if isinstance(rows, pa.Table):

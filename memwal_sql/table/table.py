@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from memwal_sql.bulk.publish import Publisher
     from memwal_sql.bulk.rows import RowForm
-    from memwal_sql.bulk.stage import StagedTask, Stager
+    from memwal_sql.bulk.stage import StagedTask, StageLimits, Stager
     from memwal_sql.history.tags import Tags
     from memwal_sql.maintain.checkpoint.checkpoints import Expires
     from memwal_sql.maintain.checks.findings import CheckReport
@@ -950,16 +950,19 @@ class Table(TableHandle):
         """Rebuilds snapshots that a handle on the same table pinned, here or elsewhere."""
         return PinnedTable(self.context)
 
-    def stager(self, job: str, form: RowForm, *, replaces: bool = False) -> Stager:
+    def stager(
+        self, job: str, form: RowForm, limits: StageLimits | None = None, *, replaces: bool = False
+    ) -> Stager:
         """Stages the rows of one task of a distributed write, for a `publisher` to publish, or for
         `replace_staged` to replace all rows with.
 
         Args:
             job: names the folder that the job's tasks stage into; `discard_staged` removes it.
+            limits: says what is written when.
         """
         from memwal_sql.table import staging
 
-        return staging.stager(self, job, form, replaces=replaces)
+        return staging.stager(self, job, form, limits, replaces=replaces)
 
     def publisher(self) -> Publisher:
         """Publishes what the tasks of a distributed write have staged."""

@@ -304,7 +304,7 @@ def test_what_was_staged_elsewhere_is_missed_before_anything_is_published(table:
 
 def test_within_one_task_the_last_row_wins_or_the_highest_in_order(table: Table) -> None:
     rows = {"id": [1, 1, 2], "val": ["a", "b", "c"]}
-    table.publisher().publish([stage(table, rows)])
+    table.publisher().publish([stage(table, rows, form=RowForm(duplicates="last"))])
     assert values(table) == {1: "b", 2: "c"}
     form = RowForm(order_by="at", delete_column="gone")
     more = {**rows, "at": [5, 4, 1], "gone": [False, False, True]}
@@ -475,8 +475,8 @@ def test_rows_that_lack_columns_are_refused_or_null_as_the_form_says(nested: Tab
     nulls.check(schema, nested.info)
     nested.publisher().publish([stage(nested, rows, form=nulls)])
     assert nested.get([1]).to_pylist() == [{"id": 1, "s": None, "val": "new"}]
-    with pytest.raises(mw.InvalidCallError, match="missing='keep'"):
-        RowForm(missing="keep").check(schema, nested.info)
+    with pytest.raises(mw.InvalidCallError, match="missing='drop'"):
+        RowForm(missing="drop").check(schema, nested.info)
 
 
 def test_a_publisher_learns_of_a_column_that_was_dropped_and_added_again(nested: Table) -> None:

@@ -31,6 +31,12 @@ WRITES: list[tuple[dict[str, str], str]] = [
     ({"primaryKey": "id", "deleteColumn": "val"}, "it must be boolean"),
     ({"primaryKey": "id", "operation": "insert"}, "operation='insert' must be one of"),
     ({"primaryKey": "id", "queryId": "q"}, "queryId and batchId belong together"),
+    ({"primaryKey": "id", "duplicates": "first"}, "duplicates='first' must be one of"),
+    ({"primaryKey": "id", "missing": "drop"}, "missing='drop' must be one of"),
+    ({"primaryKey": "id", "mergeSchema": "yes"}, "mergeSchema='yes' must be one of"),
+    ({"primaryKey": "id", "when": "t.val <"}, "'t.val <' is not an expression over the row"),
+    ({"primaryKey": "id", "when": "t.at < s.at"}, "there is no column 'at'"),
+    ({"primaryKey": "id", "when": "val < 'b'"}, "write t.name for a column of the existing row"),
     ({"primaryKey": "id", "ifExists": "drop"}, "ifExists='drop' must be one of"),
 ]
 
@@ -70,6 +76,9 @@ def test_rows_that_do_not_fit_a_table_are_refused(spark: SparkSession, uri: str)
         (rows.drop("id"), "the column 'id' (int64) is missing"),
         (rows.withColumn("id", sf.col("id").cast("string")), "'id' is string, and int64 in the"),
         (rows.withColumn("more", sf.lit(1)), "the table has no columns ['more']"),
+        (rows.withColumn("more", sf.lit(1)), 'with option("mergeSchema", "true")'),
+        (rows.drop("val"), "the rows lack the columns ['val'] of the table: give every column, or"),
+        (rows.drop("val"), 'option("missing", "keep")'),
     ):
         assert message in refused_write(wrong.schema, uri)
     assert "not by ['id_bucket', 'val'" in refused_write(
@@ -79,8 +88,9 @@ def test_rows_that_do_not_fit_a_table_are_refused(spark: SparkSession, uri: str)
         rows.schema, uri, primaryKey="val"
     )
     missing = rows.withColumn("id", sf.when(sf.col("id") > 0, sf.col("id")))
-    assert "column 'id' is primary key, but row 0 has a null in it" in refusal(
-        lambda: save(missing, uri)
+    assert (
+        "column 'id' is primary key, but 1 of 1 rows that a task has read have a null"
+        in refusal(lambda: save(missing, uri))
     )
     assert mw.open_table(uri).scan().read_all().num_rows == 0
 

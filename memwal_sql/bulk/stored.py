@@ -1,0 +1,124 @@
+"""What the table has of a batch's keys, looked up while the publisher holds the claims.
+
+Nobody else writes a region between its claim and the publisher's rows: who claims it meanwhile
+fences the publisher. So the comparison is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from exec_nodes.arrow.arrays import Mask
+from exec_nodes.base.thresholds import Thresholds
+from exec_nodes.keys.codes import KeyCodes
+from exec_nodes.keys.keys import key_column, one_array
+from memwal_sql.bulk.rows import GIVEN, RowForm
+from memwal_sql.errors import ReopenError
+from memwal_sql.state.defaults import stored_defaults
+from memwal_sql.storage.wal.entry import TOMBSTONE
+from memwal_sql.write.conditional.expressions import Expressions, pairs
+from planner.model import TableInfo
+
+# The live rows of keys, in the order of these, with some columns.
+Get = Callable[[pa.Table, Sequence[str]], pa.Table]
+
+
+class StoredLimits(Thresholds):
+    """The keys that are looked up at once."""
+
+    keys = 65_536
+
+
+class StoredRows:
+    """The rows of one table, as they are under the publisher's claims."""
+
+    def __init__(self, info: TableInfo, get: Get) -> None:
+        self._info = info
+        self._get = get
+        self._key = list(info.primary_key)
+        self._defaults = stored_defaults(info.schema)
+
+    def compared(self, keys: pa.Table, form: RowForm) -> tuple[Mask, bool]:
+        """Whether the row of each of these distinct keys is to be written, and whether the table
+        has a row of any of them.
+
+        `keys` have what the form's condition names in `_given`. Raises InvalidCallError for a
+        condition that can't be evaluated.
+        """
+        columns, exists = form.named("t", self._info.schema.names), False
+        masks = [np.ones(0, np.bool_)]
+        for some in _cut(keys):
+            mask = np.ones(some.num_rows, np.bool_)
+            found, rows = self._found(some, columns)
+            exists = exists or bool(len(found))
+            if form.when is not None:
+                mask[found] = False
+                mask[found[self._meet(form.when, rows, some, found)]] = True
+            masks.append(mask)
+        return np.concatenate(masks), exists
+
+    def filled(self, rows: pa.Table, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Rows in a MemTable's schema, some at a time, whose `columns` have the values of the
+        table's rows, or for a new key the default or null."""
+        for some in _cut(rows):
+            found, old = self._found(some, columns)
+            places = np.full(some.num_rows, -1, np.int64)
+            places[found] = np.arange(len(found))
+            for name in columns:
+                value = self._of_rows(old[name], places, some[TOMBSTONE], self._defaults.get(name))
+                at = some.schema.get_field_index(name)
+                some = some.set_column(at, some.schema.field(at), value)
+            yield some
+
+    def are_null(self, columns: Sequence[str]) -> bool:
+        """Whether a new row that lacks these columns has null in all of them."""
+        return self._defaults.keys().isdisjoint(columns)
+
+    def _of_rows(
+        self,
+        old: pa.ChunkedArray,
+        places: npt.NDArray[np.int64],
+        deletes: pa.ChunkedArray,
+        default: pa.Scalar | None,
+    ) -> pa.Array:
+        values, is_null = one_array(old), one_array(deletes).to_numpy(zero_copy_only=False)
+        if default is None:
+            is_null = is_null | (places < 0)
+        else:
+            places = np.where(places < 0, len(values), places)
+            values = pa.concat_arrays([values, pa.repeat(default, 1)])
+        return values.take(pa.array(places, mask=is_null))
+
+    def _found(
+        self, keys: pa.Table, columns: Sequence[str]
+    ) -> tuple[npt.NDArray[np.int64], pa.Table]:
+        """The places of the keys that have rows, ascending, and these rows."""
+        keys = keys.select(self._key)
+        rows = self._get(keys, list(dict.fromkeys([*self._key, *columns])))
+        if not rows.num_rows:
+            return np.empty(0, np.int64), rows
+        live = KeyCodes(key_column(rows.select(self._key).columns))
+        found, _ = live.find(key_column(keys.columns))
+        return found.astype(np.int64), rows
+
+    def _meet(
+        self, when: str, old: pa.Table, new: pa.Table, found: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        """Which of the rows found meet the condition."""
+        if GIVEN not in new.column_names:
+            raise ReopenError(
+                "the orderBy column was added to the table since these rows were staged: nothing "
+                "was written, run the job again"
+            )
+        given = pa.RecordBatch.from_struct_array(one_array(new[GIVEN]).take(pa.array(found)))
+        batch = pa.RecordBatch.from_arrays(list(map(one_array, old.columns)), old.column_names)
+        return Expressions(self._info.schema, when, {}).evaluate(pairs(batch, given))[0]
+
+
+def _cut(rows: pa.Table) -> Iterator[pa.Table]:
+    step = StoredLimits.keys
+    return (rows.slice(start, step) for start in range(0, rows.num_rows, step))
