@@ -100,10 +100,7 @@ class Commit:
         except FencedError as error:
             if not all(writer.takes_turns for writer in writers):
                 raise
-            raise ConflictError(
-                "regions of the transaction were taken over since it began: nothing was written, "
-                "run it again"
-            ) from error
+            raise _taken_over(parts, writers) from error
 
     def _attempt(self, home: str) -> TransactionRecord | str | None:
         """An id of which the table that is to have the record has none. The record *committed* of
@@ -230,6 +227,23 @@ class Commit:
             expected=expected,
             found=position,
         )
+
+
+def _taken_over(parts: Sequence[_Staged], writers: Sequence[TableWriter]) -> ConflictError:
+    pairs = zip(parts, writers, strict=True)
+    lost = (
+        (staged.joined.table.uri, region.region_id)
+        for staged, writer in pairs
+        for region in writer.region_writers
+        if region.is_handed_over
+    )
+    table, region = next(lost, (None, None))
+    return ConflictError(
+        "regions of the transaction were taken over since it began: nothing was written, run it "
+        "again",
+        table=table,
+        region=region,
+    )
 
 
 def _no_rows(joined: Joined) -> pa.RecordBatch:
