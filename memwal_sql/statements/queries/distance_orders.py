@@ -6,6 +6,7 @@ The table yields these rows, found as by a search, and DataFusion sorts them.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import datafusion
@@ -70,10 +71,19 @@ def _count(text: str, parameters: Mapping[str, Any]) -> int | None:
 
 
 def _is_datafusion_s(ctx: datafusion.SessionContext, function: str) -> bool:
-    """Whether a session has DataFusion's function under this name. One of the user's has a
-    signature, which its error shows."""
+    """Whether a session has DataFusion's function under this name: it refuses numbers, when they
+    are planned, by the error of a new session. One of the user's is not called to find out."""
+    return _refusal(ctx, function) == _refusal_of_new(function)
+
+
+@cache
+def _refusal_of_new(function: str) -> str:
+    return _refusal(datafusion.SessionContext(), function)
+
+
+def _refusal(ctx: datafusion.SessionContext, function: str) -> str:
     try:
         datafusion.SessionContext.sql(ctx, f"SELECT {function}(0, 0)")
     except Exception as error:  # DataFusion raises nothing more specific
-        return "(UserDefined)" in str(error)
-    return False
+        return str(error)
+    return ""

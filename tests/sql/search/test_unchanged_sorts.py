@@ -231,6 +231,29 @@ def test_a_function_of_the_user_s_is_neither_taken_for_the_distance_nor_called_t
     assert calls
 
 
+def test_a_compiled_function_of_the_user_s_is_not_taken_for_the_distance(
+    table: mw.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no signature to show either, and refuses numbers in words of its own."""
+    context = session(table)
+    query = "SELECT id FROM t ORDER BY array_distance(v, [4.0, 1.0]) LIMIT 1"
+    assert "NearestExec" in plan_of(context, query)
+    plans = datafusion.SessionContext.sql
+
+    def compiled(ctx: datafusion.SessionContext, text: str, *given: Any, **named: Any) -> Any:
+        if ctx is context and text == "SELECT array_distance(0, 0)":
+            raise Exception(
+                "Error during planning: Execution error: Function 'array_distance' user-defined "
+                "coercion failed with: FFI error: vectors, please No function matches the given "
+                "name and argument types 'array_distance(Int64, Int64)'. You might need to add "
+                "explicit type casts.\n\tCandidate functions:\n\tarray_distance(UserDefined)"
+            )
+        return plans(ctx, text, *given, **named)
+
+    monkeypatch.setattr(datafusion.SessionContext, "sql", compiled)
+    assert "NearestExec" not in plan_of(context, query)
+
+
 def test_each_side_of_a_union_and_each_subquery_may_have_its_own(table: mw.Table) -> None:
     near = "(SELECT id, n FROM t ORDER BY array_distance(v, [{}]) LIMIT 1)"
     first, other = near.format("0, 1"), near.format("2, 2")
