@@ -151,6 +151,34 @@ class StateCondition:
                 wakeup.get(timeout=min(remaining, _LONGEST_WAIT_SECONDS))
 
 
+class BoundedLock:
+    """A lock that a thread waits for a bounded time. An interrupt leaves it free where it is taken
+    in the `try` whose `finally` releases it."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._released = StateCondition(self._lock)
+        self._holder: object = None
+
+    def take(self, holder: object, seconds: float = inf) -> bool:
+        """Whether a holder, which is compared by identity, has taken it within the time."""
+
+        def is_taken() -> bool:
+            if self._holder is None:
+                self._holder = holder
+            return self._holder is holder
+
+        self._released.wait_for(is_taken, seconds)
+        return self._holder is holder
+
+    def release(self, holder: object) -> None:
+        """Give it back, if this holder has taken it."""
+        with self._lock:
+            if self._holder is holder:
+                self._holder = None
+                self._released.tell()
+
+
 @lru_cache(maxsize=1)
 def threads_of(_pid: int) -> Threads:
     """The idle threads of a process: a fork takes no threads along."""

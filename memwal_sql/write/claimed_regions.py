@@ -11,17 +11,18 @@ from contextlib import suppress
 from functools import partial
 from itertools import count
 from math import inf
-from threading import Lock
 from weakref import WeakSet
 
-from exec_nodes.base.threads import outcomes
+from exec_nodes.base.threads import BoundedLock, outcomes
 from memwal_sql.errors import FencedError, MemWalError, SourceGoneError
 from memwal_sql.life_log import deferred_logs
 from memwal_sql.state import open_writers
+from memwal_sql.storage.deadlines import check_deadline, remaining, unbounded
 from memwal_sql.storage.objects.concurrent import map_remote
 from memwal_sql.write.options import PARALLEL_REGIONS
 from memwal_sql.write.region_opener import RegionClaimer, RegionOpener
 from memwal_sql.write.region_writer import RegionWriter
+from memwal_sql.write.result import NOT_WRITTEN
 from memwal_sql.write.router import RegionKey, RegionValues
 from memwal_sql.write.turns import Turns
 
@@ -48,7 +49,7 @@ class ClaimedRegions:
         self._writers: dict[RegionKey, RegionWriter] = {}
         self._claimers: dict[RegionKey, RegionClaimer] = {}
         self._used: dict[RegionKey, float] = {}  # when rows last came for a region
-        self.lock = Lock()  # held while regions are claimed
+        self.lock = BoundedLock()  # taken while regions are claimed
         self._partners: WeakSet[ClaimedRegions] = WeakSet()
         self.number = next(_numbers)
 
@@ -86,7 +87,8 @@ class ClaimedRegions:
 
     def claim(self, regions: Mapping[RegionKey, RegionValues], claimers_of: ClaimersOf) -> None:
         """Claim those regions of a call that this table lacks, all of them in one turn, with what
-        was lost besides. `claimers_of` makes the claimers of new ones from their values."""
+        was lost besides. `claimers_of` makes the claimers of new ones from their values. Raises
+        DeadlineExceededError, and what `Turns.wait` and `RegionClaimer.claim` raise."""
         tables = [self]
         if self._turns is not None and any(self._is_lost(key) for key in regions):
             tables = sorted({self, *self._partners}, key=lambda table: table.number)
@@ -95,8 +97,8 @@ class ClaimedRegions:
 
     def wait(self) -> None:
         """Return when no region is being claimed."""
-        with self.lock:
-            pass
+        with unbounded():
+            _holding([self], lambda: None)
 
     def _is_lost(self, key: RegionKey) -> bool:
         writer = self._writers.get(key)
@@ -207,13 +209,18 @@ class ClaimedRegions:
 
 
 def _holding(tables: Sequence[ClaimedRegions], call: Callable[[], None]) -> None:
-    """Make a call that may claim regions of some tables. By nested blocks: an interrupt between two
-    steps of an ExitStack would leave a lock behind."""
+    """Make a call that may claim regions of some tables. Raises DeadlineExceededError where another
+    call, which may wait for its turn, claims some meanwhile."""
     if not tables:
         call()
         return
-    with tables[0].lock:
+    lock, holder = tables[0].lock, object()
+    try:
+        while not lock.take(holder, remaining()):
+            check_deadline(NOT_WRITTEN)
         _holding(tables[1:], call)
+    finally:
+        lock.release(holder)
 
 
 def _lost_in(tables: Iterable[ClaimedRegions]) -> dict[TableRegion, RegionClaimer]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from random import Random
-from threading import Thread
+from threading import Event, Thread
 from time import sleep
 from typing import Any
 
@@ -315,6 +315,38 @@ def test_a_deadline_ends_a_wait(table: Table) -> None:
     with mw.deadline(0.05), pytest.raises(mw.DeadlineExceededError, match="were not written"):
         second.upsert(_rows("b"))
     first.upsert(_rows("c"))
+
+
+@pytest.mark.usefixtures("other_process")
+def test_a_deadline_ends_a_wait_for_another_call_that_waits_for_its_turn(tmp_path: Path) -> None:
+    """A call of the same writer, and the first one of a table that is written with it."""
+    clock, tables = Time(), []
+    for name in ("accounts", "journal"):
+        (folder := tmp_path / name).mkdir()
+        tables.append(Table(folder, regions=[bucket("id", 4)]))
+    other = tables[0].writer(clock=clock, sleep=clock.sleep)
+    waits, ends = Event(), Event()
+
+    def sleep(_: float) -> None:
+        waits.set()
+        ends.wait()
+
+    accounts, journal = (table.writer(clock=clock, sleep=sleep) for table in tables)
+    accounts.take_turns_with([journal])
+    accounts.upsert(_rows("a"))
+    other.upsert(_rows("b"))
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(accounts.upsert, _rows("c"))
+        waits.wait()
+        for writer in (accounts, journal):
+            with mw.deadline(0.05), pytest.raises(mw.DeadlineExceededError, match="not written"):
+                writer.upsert(_rows("d"))
+        clock.now += 10
+        ends.set()
+        assert waiting.result().rows == KEYS
+    journal.upsert(_rows("d"))
+    for writer in (accounts, journal, other):
+        writer.close()
 
 
 def test_a_process_never_waits_for_itself(tmp_path: Path) -> None:
