@@ -47,8 +47,7 @@ def rows(val: str) -> dict[str, Any]:
 
 
 def staged(table: Table, val: str, limits: StageLimits = SMALL) -> list[StagedTask]:
-    stager = table.stager("job", RowForm())
-    stager._limits = limits
+    stager = table.stager("job", RowForm(), limits)
     return [stager.stage(pa.table(rows(val)).to_batches())]
 
 

@@ -65,8 +65,7 @@ def stage(
     replaces: bool = False,
 ) -> StagedTask:
     """What a task would send to the driver."""
-    stager = table.stager("job", form, replaces=replaces)
-    stager._limits = limits
+    stager = table.stager("job", form, limits, replaces=replaces)
     return pickle.loads(pickle.dumps(stager.stage(pa.table(rows).to_batches(max_chunksize=7))))
 
 
@@ -313,8 +312,7 @@ def test_within_one_task_the_last_row_wins_or_the_highest_in_order(table: Table)
 
 
 def test_a_killed_task_leaves_nothing_that_counts(table: Table) -> None:
-    stager = table.stager("job", PLAIN)
-    stager._limits = StageLimits(buffered=1, generation=1)
+    stager = table.stager("job", PLAIN, StageLimits(buffered=1, generation=1))
 
     def dies() -> Iterator[pa.RecordBatch]:
         yield pa.record_batch(keys(0, 200_000, "a"))

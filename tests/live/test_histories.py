@@ -81,9 +81,8 @@ class History:
     def bulk(self) -> None:
         self.close()
         rows = self.batch(self.ids())
-        stager = self.table.stager(f"job{self.value}", RowForm())
-        if self.random.random() < 0.5:
-            stager._limits = StageLimits(generation=1)
+        limits = StageLimits(generation=1) if self.random.random() < 0.5 else None
+        stager = self.table.stager(f"job{self.value}", RowForm(), limits)
         self.table.publisher().publish([stager.stage(rows.to_batches())])
         self.rows |= dict(zip(*rows.to_pydict().values(), strict=True))
 

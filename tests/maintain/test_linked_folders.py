@@ -38,8 +38,7 @@ def _rows(*keys: int, text: str = "fox") -> pa.Table:
 
 
 def _stage(table: mw.Table, job: str, *, replaces: bool = False) -> list[object]:
-    stager = table.stager(job, RowForm(), replaces=replaces)
-    stager._limits = StageLimits(generation=1)
+    stager = table.stager(job, RowForm(), StageLimits(generation=1), replaces=replaces)
     return [stager.stage(_rows(7, 8).to_batches())]
 
 

@@ -131,19 +131,19 @@ def test_a_region_that_another_thread_makes_when_all_regions_are_claimed(
     assert here(table) == left
 
 
-def test_serializable_calls_of_a_writer(table: mw.Table) -> None:
+def test_serializable_calls_of_a_writer(table: mw.Table, monkeypatch: pytest.MonkeyPatch) -> None:
     table.close()
     with table.writer() as writer:
-        seen = table.get
+        read = table.get
         calls = [lambda: writer.upsert([{"id": 1, "here": False}])]
 
         def get(*args: object) -> pa.Table:
-            found = seen(*args)
+            found = read(*args)
             if calls:
                 calls.pop()()
             return found
 
-        writer._resolver._rows = type("Rows", (), {"get": staticmethod(get)})()
+        monkeypatch.setattr(table, "get", get)
         skipped = writer.upsert([{"id": 1, "here": True}], when="NOT t.here")
         assert (skipped.skipped, here(table)) == (1, [2])
         writer.upsert([{"id": 1, "here": True}])
@@ -152,7 +152,6 @@ def test_serializable_calls_of_a_writer(table: mw.Table) -> None:
             [{"id": 1, "here": True}], when="NOT t.here", isolation="serializable"
         )
         assert (written.rows, here(table)) == (1, [1, 2])
-        writer._resolver._rows = table
         updated = writer.update({"here": "false"}, where="id = 2", isolation="serializable")
         deleted = writer.delete_where("here", isolation="serializable")
         assert (updated.rows, deleted.rows, here(table)) == (1, 1, [])

@@ -99,7 +99,7 @@ def test_an_entry_that_meets_a_fence_while_a_buffered_transaction_waits_for_it_e
         beside = started(plain)
         reached(pause.paused)
         transaction = started(commit)
-        eventually(partial(has_intent, *writer._writers))
+        eventually(partial(has_intent, *writer.region_writers))
         with as_another_process(), mw.open_table(uri).writer(turns=False) as fencing:
             fencing.upsert(rows(9))
         pause.resume.set()

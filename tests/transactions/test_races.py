@@ -259,7 +259,7 @@ def test_a_flush_does_not_take_an_intent_that_is_undecided(
         writer.flush()
         writing = pool.submit(writer.upsert, rows(1), atomic=True)
         assert fault.paused.wait(30)
-        for region in list(writer._writers):
+        for region in list(writer.region_writers):
             region.seal()
         fault.resume.set()
         writing.result(30)

@@ -75,8 +75,7 @@ def _write_and_flush(table: mw.Table) -> None:
 
 def _publish(limits: StageLimits) -> Callable[[mw.Table], None]:
     def publish(table: mw.Table) -> None:
-        stager = table.stager("job", RowForm())
-        stager._limits = limits
+        stager = table.stager("job", RowForm(), limits)
         task = stager.stage(rows(0, 3, 1).to_batches())
         table.publisher().publish([task])
 

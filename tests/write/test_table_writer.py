@@ -337,7 +337,7 @@ def test_buffered_rows_of_several_regions_are_put_at_once(tmp_path: Path) -> Non
             writer.upsert({"id": [1, 2], "val": ["a", "b"]})
             ended()
         writer.upsert({"id": [1, 2], "val": ["a", "b"]})
-        eventually(lambda: not any(one.has_buffered for one in writer._writers))
+        eventually(lambda: not any(one.has_buffered for one in writer.region_writers))
         together_now = False
     assert not together.broken
 

@@ -172,7 +172,7 @@ def test_no_writer_that_lives_keeps_rows_beyond_what_its_entries_promise(
                 time.go_on(age / 4 * part)
                 writer.upsert({"id": [1], "val": ["a"]})
                 writer.sync()
-                (region,) = writer._writers
+                (region,) = writer.region_writers
                 entry = Wal(table.store, region.region_id).read(region._wal.last_position)
                 assert entry is not None and entry.flushed_within is not None
                 written = generation_of(region)

@@ -364,8 +364,7 @@ def test_staged_bytes_are_looked_at_as_entries_are(uri: str) -> None:
 
     for inline in (0, 2**20):
         with patch.object(staged, "to_bytes", hostile):
-            stager = table.stager("job", RowForm())
-            stager._limits = staged.StageLimits(inline=inline)
+            stager = table.stager("job", RowForm(), staged.StageLimits(inline=inline))
             task = stager.stage(_rows(30).to_batches())
         with pytest.raises(CorruptFileError, match=r"run the job again"):
             table.publisher().publish([task])

@@ -73,8 +73,7 @@ def test_a_panic_of_lance_is_a_corrupt_file(
 def test_a_panic_on_staged_files_is_a_corrupt_file(
     table: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stager = table.stager("job", RowForm())
-    stager._limits = StageLimits(generation=1)
+    stager = table.stager("job", RowForm(), StageLimits(generation=1))
     staged = stager.stage(make_rows(70, 71).to_batches())
     monkeypatch.setattr(staged_read.lance, "dataset", _panic)
     with pytest.raises(CorruptFileError, match="damaged"):

@@ -163,7 +163,7 @@ def test_rows_of_all_regions_are_enqueued_though_one_is_taken_over_between_them(
     def then_taken(self: RegionWriter, *given: Any, **named: Any) -> Any:
         writes = enqueue(self, *given, **named)
         enqueued.append(self)
-        for other in writer._writers:
+        for other in writer.region_writers:
             if len(enqueued) == 1 and other is not self:
                 started = threading.Thread(target=other.taken_over, args=(99,))
                 started.start()
@@ -174,7 +174,7 @@ def test_rows_of_all_regions_are_enqueued_though_one_is_taken_over_between_them(
         patched.setattr(RegionWriter, name, then_taken)
         with contextlib.suppress(mw.PartlyWrittenError):
             writer.upsert([{"id": key, "n": 100} for key in KEYS], set=ADD)
-    assert len(list(writer._writers)) > 1
+    assert len(list(writer.region_writers)) > 1
     written = {key: n - key for key, (n, _) in live(mw.open_table(table.uri)).items()}
     assert set(written.values()) <= ({100} if is_one else {0, 100}), written
     with contextlib.suppress(mw.FencedError):
@@ -358,7 +358,7 @@ def test_a_statement_that_is_interrupted_anywhere_holds_nothing(table: mw.Table)
                 writer.upsert([{"id": key, "n": 1} for key in KEYS], set=ADD)
                 break
             gc.collect()
-            for region in writer._writers:
+            for region in writer.region_writers:
                 assert not region.recent._cuts
             done = race(lambda: writer.upsert([{"id": key, "n": 5, "m": 5} for key in KEYS]))
             assert done[0].rows == len(KEYS)

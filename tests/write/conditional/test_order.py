@@ -51,7 +51,7 @@ def test_a_statement_reads_what_was_enqueued_before_it(table: mw.Table) -> None:
     """Also where whoever enqueued it has not come to waiting until it has landed."""
     with table.writer() as writer:
         batch = writer._normaliser.upserts(REPLACED)
-        for region, rows in writer._writers.route(batch):
+        for region, rows in writer.route(batch):
             region.enqueue(rows)
         writer.upsert(COUNT, set={"n": "t.n + s.n"})
         assert table.get(KEYS)["n"].to_pylist() == [107] * 4
