@@ -42,7 +42,7 @@ _log = life_log(__name__)
 
 
 class ClaimedFirstError(FencedError):
-    """Another one has claimed the region in this turn; nothing was changed."""
+    """Another writer has claimed the region in this turn; nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +144,8 @@ def claim_new(
     check_columns: Callable[[], None] = lambda: None,
 ) -> ClaimedRegion | RegionManifest:
     """Create a region whose writer is its creator, by the epoch of its first manifest. If the
-    region has any other file, returns its newest manifest, for a `claim`, which see. Raises the
-    errors of `claim`.
+    region has any other file, returns its newest manifest, for a `claim`. Raises the errors of
+    `claim`.
     """
     first = manifests.put_first(replace(creation, writer_epoch=1))
     if first is None:
@@ -169,8 +169,8 @@ def claim_new(
 
 
 def fence_out(manifests: RegionManifests, wal: Wal) -> None:
-    """Keep the region's writer from appending for good, and decide over its intents that are
-    undecided: for who has made sure that nobody claims the region after that.
+    """Keep the region's writer from appending for good, and decide its undecided intents. The
+    caller has made sure that nobody claims the region after that.
 
     Nothing is replayed: only intents and fences may stand behind an intent that is undecided
     (protocol rule T6). Raises CorruptFileError where the log is damaged, and FencedError for a

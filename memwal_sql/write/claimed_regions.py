@@ -186,8 +186,7 @@ class ClaimedRegions:
         return True
 
     def lost(self) -> dict[TableRegion, RegionClaimer]:
-        """The regions that rows came for of late and that others have taken over, after a look at
-        all of the former."""
+        """The regions in use that others have taken over. All regions in use are probed first."""
         self._check_open()
         since = -inf if self._turns is None else self._turns.recent
         in_use = {key: w for key, w in self._writers.items() if self._used.get(key, -inf) >= since}

@@ -45,7 +45,7 @@ class Share(Participant):
     one a key, or none where the region was only read.
 
     Attributes:
-        cut: from before the reads; None if the rows rest on nothing.
+        cut: a cut from before the reads; None if the rows rest on no reads.
         stays: whether nothing at all may have been written to the region after the cut.
     """
 
@@ -100,8 +100,8 @@ def commit(
 
 
 def lost_keys(shares: Sequence[Share]) -> Lost:
-    """The shares that others came before, each with those of its keys that they wrote: none, if
-    only its region has not stayed. Raises the error that stopped a writer."""
+    """The shares whose keys others have written since the cut, with these keys; and those whose
+    region was to stay and was written, without any. Raises the error that stopped a writer."""
     lost: Lost = []
     for share in shares:
         share.writer.check_usable()
@@ -133,8 +133,8 @@ def transaction_of(
     shares: Sequence[Share], description: Description, *, atomic: bool = False
 ) -> AtomicWrite | None:
     """The transaction that writes all shares; None where one entry suffices, or where they can't be
-    one. Raises UnsupportedError for that if they must be `atomic`, or have an actor, and thus a
-    record."""
+    one transaction. Raises UnsupportedError for the latter if they must be `atomic`, or have an
+    actor, and thus a record."""
     parts = _by_region(shares)
     has_record = atomic or description.actor is not None
     refuses = has_record or description.must_be_atomic

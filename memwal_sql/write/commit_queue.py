@@ -1,4 +1,4 @@
-"""The writes of a region that are not in the WAL yet, and the choice of its next entry's.
+"""The writes of a region that are not in the WAL yet, and which of them the next entry takes.
 
 Specification 2, "WAL Flush"; protocol rule 6. Nothing here locks: the region writer holds its lock
 around every call.

@@ -92,8 +92,8 @@ def takes_none(context: TableContext) -> UnsupportedError:
 class AtomicWrite:
     """One transaction, from the places of its rows to its verdict. Used by one thread.
 
-    If nobody lands it, as an interrupt came, its places are free again once it is forgotten. An
-    interrupt of `land` stops the writers: those that are opened next settle it.
+    If an interrupt keeps it from being landed, its places are free again once the object is
+    dropped. An interrupt of `land` stops the writers: those that are opened next settle it.
 
     Attributes:
         is_record_own: whether the record that `land` returned committed this attempt.

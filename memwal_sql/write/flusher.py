@@ -103,8 +103,8 @@ class RegionFlusher:
         passed: Callable[[int], None],
         failed: Callable[[MemWalError], None],
     ) -> None:
-        """Tell from now on which MemTables are committed, which position replays begin behind, and
-        the error that ends all flushes."""
+        """Call these from now on: with each committed MemTable, with the position behind which
+        replays begin, and with the error that ends all flushes."""
         self._committed, self._passed, self._failed = committed, passed, failed
 
     def submit(self, sealed: ReplayedMemTable) -> None:

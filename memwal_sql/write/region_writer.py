@@ -336,8 +336,8 @@ class RegionWriter(GroupCommit):
 
 
 def landed_cuts(cuts: Mapping[RegionWriter, Cut]) -> dict[RegionWriter, Cut]:
-    """Cuts that have begun, once all writes up to each of them have landed. Those of writers that
-    have stopped are left out: the call that writes there reports it."""
+    """The cuts, once all writes up to each of them have landed; without those of writers that have
+    stopped, as the call that writes there reports that."""
     result = {}
     for writer, cut in cuts.items():
         with suppress(MemWalError):

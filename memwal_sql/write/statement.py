@@ -75,8 +75,8 @@ class _Read:
     moves: bool = False
 
     def lost(self) -> Lost | None:
-        """Its shares that others came before; None if there are none, and it has missed no region.
-        The caller holds the `enqueue_lock`."""
+        """Its shares whose keys, or regions, others have written since; None if there are none, and
+        no region was made that it had to read. The caller holds the `enqueue_lock`."""
         lost = lost_keys(self.shares)
         # Of two statements that make regions, one at least finds the other's, as each has claimed
         # its own by now.

@@ -143,10 +143,11 @@ class Turns:
         self, turn: Turn, lacking: Callable[[], dict[K, C]], lost: Callable[[], dict[K, C]] = dict
     ) -> dict[K, C]:
         """Return the regions that a call lacks when they may be claimed. `lacking` gives those that
-        it lacks now, and is called now and then; its errors end the wait. So is `lost`, for further
-        regions to claim with them, where others have these. Raises DeadlineExceededError, and the
-        errors of reading the logs of what is lacking. Who then finds that another one was quicker
-        waits again, with the same turn."""
+        it lacks now, and is called now and then; its errors end the wait. `lost` is called as often
+        and gives further regions, which are claimed with them if other processes have them. A
+        caller who then finds that another one was quicker waits again, with the same turn.
+
+        Raises DeadlineExceededError, and the errors of reading the logs of what is lacking."""
         while True:
             check_deadline(NOT_WRITTEN)
             regions = lacking()
