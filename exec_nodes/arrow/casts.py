@@ -13,7 +13,13 @@ import pyarrow.compute as pc
 
 from exec_nodes.arrow.arrays import flat, is_binary, is_json, is_list, is_text
 from exec_nodes.arrow.decimals import read_decimals
-from exec_nodes.arrow.nested import inner_arrays, inner_fields, with_inner_arrays
+from exec_nodes.arrow.nested import (
+    inner_arrays,
+    inner_fields,
+    relabelled,
+    with_inner_arrays,
+    with_inner_fields,
+)
 from exec_nodes.arrow.plain_columns import plain
 from exec_nodes.arrow.rounding import is_infinite, rounded
 from exec_nodes.arrow.struct_fields import check_type
@@ -60,6 +66,8 @@ def exact_cast(
         source = column.type
     if (type_ := _storable_type(source, target)) != source:
         column, source = pc.cast(column, type_), type_
+    column = _relabelled(column, _admitting_type(source, target))
+    source = column.type
     if rounding and inner_fields(source):
         column = rounded(column, target, field.name)
         source = column.type
@@ -122,6 +130,26 @@ def _storable_type(source: pa.DataType, target: pa.DataType) -> pa.DataType:
         inner = source.value_field.with_type(_storable_type(source.value_type, target.value_type))
         return pa.list_(inner) if pa.types.is_list(source) else pa.large_list(inner)
     return source
+
+
+def _admitting_type(source: pa.DataType, target: pa.DataType) -> pa.DataType:
+    """The type, with fields inside it that admit nulls where the target's do: below a null struct
+    or list there are nulls in fields that admit none, and Arrow casts nothing back to these."""
+    fields = [
+        ours.with_type(_admitting_type(ours.type, theirs.type)).with_nullable(
+            ours.nullable or theirs.nullable
+        )
+        for ours, theirs in _pairs(source, target)
+    ]
+    return source if fields == inner_fields(source) else with_inner_fields(source, fields)
+
+
+def _relabelled(column: Column, kind: pa.DataType) -> Column:
+    if column.type == kind:
+        return column
+    if isinstance(column, pa.ChunkedArray):
+        return pa.chunked_array([_relabelled(chunk, kind) for chunk in column.chunks], kind)
+    return relabelled(column, kind)
 
 
 def same_kind(source: pa.DataType, target: pa.DataType) -> bool:

@@ -103,8 +103,9 @@ def with_inner_arrays(
     return pa.Array.from_buffers(kind, len(array), own, offset=array.offset, children=inner)
 
 
-def with_metadata_of(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """`array` as `kind`, an equal type with other metadata on the fields inside it; no copy."""
+def relabelled(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """`array` as `kind`, a type that differs only in what its inner fields say of metadata and of
+    nulls; no copy."""
     if array.type.equals(kind, check_metadata=True):
         return array
     return pa.array(_Relabelled(array, kind))

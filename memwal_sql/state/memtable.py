@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from exec_nodes.arrow.ffi_alignment import aligned
-from exec_nodes.arrow.nested import with_metadata_of
+from exec_nodes.arrow.nested import relabelled
 from exec_nodes.arrow.text_columns import column_of, texts_at
 from exec_nodes.base.columns import TOMBSTONE_FIELD
 from exec_nodes.evolution.widen import widened
@@ -204,5 +204,5 @@ def _stored_column(column: pa.Array | None, field: pa.Field, rows: int) -> pa.Ar
             return pa.repeat(pa.scalar(False), rows)
         return pa.nulls(rows, field.type)
     if column.type == field.type:
-        return with_metadata_of(column, field.type)  # without an entry's ids of nested fields
+        return relabelled(column, field.type)  # without an entry's ids of nested fields
     return widened(column, field)

@@ -225,3 +225,39 @@ def test_numbers_are_no_times_in_whatever_form_they_come() -> None:
         kind = {"date": pa.date32(), "time": pa.time64("us")}.get(name[9:], pa.duration("s"))
         with pytest.raises(InvalidCallError, match=f"a number is not a time here: give a {name}$"):
             exact_values([1], pa.field("at", kind))
+
+
+STRICT = pa.field("x", pa.int32(), nullable=False)
+
+
+def nested_structs(field: pa.Field) -> dict[str, pa.Array]:
+    """The structs {"x": 1} and NULL within other types. Below the NULL is one, as Spark has it."""
+    numbers = pa.array([1, None], field.type)
+    structs = pa.StructArray.from_arrays([numbers], fields=[field], mask=pa.array([False, True]))
+    lists = pa.ListArray.from_arrays(pa.array([0, 2], pa.int32()), structs)
+    maps = pa.MapArray.from_arrays([0, 2], pa.array(["a", "b"]), structs)
+    return {
+        "list": lists,
+        "large list": pa.LargeListArray.from_arrays(pa.array([0, 2], pa.int64()), structs),
+        "list of one size": pa.FixedSizeListArray.from_arrays(structs, 2),
+        "map": maps,
+        "struct": pa.StructArray.from_arrays([structs], ["s"]),
+        "list of lists": pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), lists),
+        "map in a struct": pa.StructArray.from_arrays([maps], ["m"]),
+    }
+
+
+@each("nesting", nested_structs(STRICT))
+def test_null_structs_stay_null_whose_fields_admit_no_nulls(nesting: str) -> None:
+    """As those of Spark's `named_struct('x', 1)`."""
+    column = nested_structs(STRICT)[nesting]
+    for field in (
+        STRICT.with_nullable(True),
+        STRICT.with_type(pa.int64()),
+        pa.field("x", pa.int64()),
+    ):
+        kind = nested_structs(field)[nesting].type
+        for rows in (column, column.slice(1), pa.chunked_array([column, column])):
+            cast = exact_cast(rows, pa.field(nesting, kind))
+            assert cast.type == kind
+            assert cast.to_pylist() == rows.to_pylist()
