@@ -94,6 +94,7 @@ def test_a_link_to_a_table_is_one_and_hides_none(
         lambda: mw.drop_table(folder / "linked.lance"),
         lambda: mw.drop_table(f"{folder}/linked.lance/"),
         lambda: mw.drop_table(f"file://{folder}/linked.lance"),
+        lambda: mw.drop_table(f"file:{folder}/linked.lance"),
     ):
         with pytest.raises(mw.InvalidCallError, match=f"symbolic link to {elsewhere}/events"):
             drop()

@@ -147,7 +147,7 @@ def test_bad_region_specs_are_refused(uri: str, field: RegionField, words: tuple
     "place, message",
     [
         *((place, "must be a path or a URI") for place in (5, None, b"table", ["table"])),
-        *((place, "names no") for place in ("", "memory://", "file://", "s3://", "file:/abs")),
+        *((place, "names no") for place in ("", "memory://", "file://", "s3://", "file:abs")),
         *(
             (f"{scheme}FOLDER/new{odd}line", "no control characters")
             for scheme in ("", "file://", "memory://")
@@ -156,6 +156,7 @@ def test_bad_region_specs_are_refused(uri: str, field: RegionField, words: tuple
         ("file://FOLDER/new%0Aline", "no control characters"),
         # They name another place than they show.
         ("file:///FOLDER/a#b", "has a ? or #"),
+        ("file:FOLDER/a#b", "has a ? or #"),
         ("file:///FOLDER/a?b", "has a ? or #"),
         ("memory://a?b", "has a ? or #"),
         ("s3://bucket/a#1/t", "has a ? or #"),

@@ -40,6 +40,8 @@ def test_every_spelling_of_a_place_sees_this_process_s_buffered_rows(tmp_path: P
             f"{folder}/",
             f"file://{quoted}",
             f"file://localhost{quoted}",
+            f"file:{quoted}",
+            f"FILE:{quoted}",
             tmp_path / "link",
         ):
             other = mw.open_table(uri)

@@ -39,6 +39,8 @@ __all__ = [
 # Lance takes a URI with one of these for a path.
 _NO_HOST = re.compile(r"[ :<>\[\]\\^|]")
 _LOCAL_SCHEMES = ("file", "file-object-store")
+# Hadoop, and so Spark, writes URIs of local files with one slash.
+_HADOOP = re.compile(r"file:(?=/(?!/))", re.IGNORECASE)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _QUERY = re.compile(r"[?#]")
 # The container of abfss stands where others have a user.
@@ -84,6 +86,7 @@ def canonical_uri(uri: str | os.PathLike[str]) -> str:
     text = os.fspath(uri) if isinstance(uri, str | os.PathLike) else uri
     if not isinstance(text, str):
         raise InvalidCallError(f"uri={uri!r} must be a path or a URI, as text or as a pathlib.Path")
+    text = _spelled(text)
     _check_credentials(text)
     _check_characters(text)  # before urlsplit, which leaves some out without a word
     scheme = _scheme(text)
@@ -109,7 +112,7 @@ def canonical_uri(uri: str | os.PathLike[str]) -> str:
 def refuse_linked_root(uri: str | os.PathLike[str]) -> None:
     """Raise InvalidCallError where the folder that is named is a symbolic link: for those who
     delete a table, as the link would be left, and whose files they are is another's to say."""
-    text = os.fspath(uri)
+    text = _spelled(os.fspath(uri))
     scheme = _scheme(text)
     if scheme not in ("", *_LOCAL_SCHEMES):
         return
@@ -132,6 +135,12 @@ def _local_path(text: str, scheme: str) -> str:
         )
     _check_characters(path)
     return path
+
+
+def _spelled(text: str) -> str:
+    """A URI of a local folder with the slashes that others write."""
+    start = _HADOOP.match(text)
+    return text if start is None else f"file://{text[start.end() :]}"
 
 
 def _scheme(text: str) -> str:
