@@ -22,7 +22,7 @@ from memwal_sql.session.clauses import check_names_differ
 from memwal_sql.session.errors import memwal_errors
 from memwal_sql.spark.options import Options
 from memwal_sql.spark.tables import table_of
-from memwal_sql.spark.types import arrow_schema, as_spark
+from memwal_sql.spark.types import as_spark, read_schema
 
 _DEFAULT_NAME = "memwal"
 # Spark may plan a read twice and run a task again: what changes something has no place in it.
@@ -58,7 +58,7 @@ class QueryReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The result, in Spark's types."""
         del partition
-        target = arrow_schema(self._schema)
+        target = read_schema(self._schema)
         context, frame = _frame(self._options, self._query)
         with memwal_errors():
             for part in frame.execute_stream():

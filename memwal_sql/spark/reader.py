@@ -32,7 +32,7 @@ from memwal_sql.session.filter_text import datafusion_scan, implied, pushed_filt
 from memwal_sql.session.scalar_functions import analyzed
 from memwal_sql.spark.options import Options
 from memwal_sql.spark.tables import pinned_table_of, table_of
-from memwal_sql.spark.types import arrow_schema, as_spark
+from memwal_sql.spark.types import as_spark, read_schema
 from memwal_sql.state.base_table import BaseTable
 from planner.model import Planner, Query, Snapshot
 from planner.plan import MAX_LOOKUP_KEYS
@@ -142,7 +142,7 @@ class BatchReader(DataSourceReader):
             raise SourceGoneError(_GONE.format(uri=self._options.uri)) from error
 
     def _rows(self, partition: Share) -> Iterator[pa.RecordBatch]:
-        target = arrow_schema(self._schema)
+        target = read_schema(self._schema)
         rows = ShareTable(self._options, partition, self._table_schema)
         share = rows.snapshot
         if share.base is None and not any(region.sources for region in share.regions):

@@ -31,7 +31,7 @@ from memwal_sql.spark.maintenance import map_shares, parallelism
 from memwal_sql.spark.options import READ, STORAGE_PREFIX, Options, parse_options
 from memwal_sql.spark.reader import Share, ShareTable, parts_of, shares_of
 from memwal_sql.spark.tables import table_of
-from memwal_sql.spark.types import arrow_schema, as_spark, spark_schema
+from memwal_sql.spark.types import as_spark, read_schema, spark_schema
 from planner.model import Snapshot
 from planner.predicates.condition import Condition
 from planner.search.shares import corpus_of, over_candidates, rankings
@@ -162,8 +162,8 @@ def _searched(
     kinds = spark_schema(rows.schema)
     # PySpark makes no list columns of a table without any batch.
     batches = rows.to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
-    converted = [as_spark(batch, arrow_schema(kinds)) for batch in batches]
-    return spark.createDataFrame(pa.Table.from_batches(converted, arrow_schema(kinds)), kinds)
+    converted = [as_spark(batch, read_schema(kinds)) for batch in batches]
+    return spark.createDataFrame(pa.Table.from_batches(converted, read_schema(kinds)), kinds)
 
 
 def search_in_shares(

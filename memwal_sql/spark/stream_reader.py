@@ -24,7 +24,7 @@ from memwal_sql.errors import InvalidCallError
 from memwal_sql.read.changes.region_feed import FEED_FIELDS, feed_schema
 from memwal_sql.spark.options import Options
 from memwal_sql.spark.tables import table_of
-from memwal_sql.spark.types import arrow_schema, as_spark
+from memwal_sql.spark.types import as_spark, read_schema
 
 Offset = dict[str, str]
 Places = dict[str, list[int]]
@@ -102,7 +102,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The changes of one range, in Spark's types."""
         if not isinstance(partition, RegionRange):
             return
-        target = arrow_schema(self._schema)
+        target = read_schema(self._schema)
         names = [name for name in self._schema.names if name not in _FEED]
         for batch in _changes(self._options, partition, names):
             yield as_spark(batch.select(target.names), target)

@@ -6,7 +6,7 @@ the next wider one. Reading never loses a value; types that would are refused on
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +15,7 @@ from pyspark.sql.types import (
     ArrayType,
     CalendarIntervalType,
     DataType,
+    DecimalType,
     GeographyType,
     GeometryType,
     MapType,
@@ -39,6 +40,7 @@ _WIDER = {
     pa.float16(): pa.float32(),
     pa.date64(): pa.timestamp("us"),
 }
+_MOST_DIGITS = 38
 # Arrow or Lance has no such type, or one that would come back as another.
 _UNSTORED = (
     CalendarIntervalType,
@@ -60,6 +62,11 @@ def spark_schema(schema: pa.Schema) -> StructType:
         except Exception as error:  # Spark's, of several kinds
             bad[field.name] = f"{field.type} ({_first_line(error)})"
             continue
+        if any(
+            isinstance(part, DecimalType) and part.precision > _MOST_DIGITS for part in _parts(kind)
+        ):
+            bad[field.name] = f"{field.type} (Spark's decimals have {_MOST_DIGITS} digits at most)"
+            continue
         fields.append(StructField(field.name, kind, field.nullable))
     if bad:
         raise UnsupportedError(
@@ -69,26 +76,43 @@ def spark_schema(schema: pa.Schema) -> StructType:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow types that Spark hands over and takes. Raises UnsupportedError naming the columns
-    that have none."""
+    """The Arrow types that Spark hands over for a table. Raises UnsupportedError naming the columns
+    that have none, or that no table holds."""
+    bad = {}
+    for field in schema.fields:
+        unknown = [part for part in _parts(field.dataType) if _is_unstored(part)]
+        if unknown:
+            bad[field.name] = unknown[0].simpleString()
+    _check_stored(bad, schema)
+    return read_schema(schema)
+
+
+def read_schema(schema: StructType) -> pa.Schema:
+    """The Arrow types that Spark takes. Raises UnsupportedError naming the columns that have
+    none."""
     fields, bad = [], {}
     for spark_field in schema.fields:
-        unknown = [part for part in _parts(spark_field.dataType) if _is_unstored(part)]
-        if unknown:
-            bad[spark_field.name] = unknown[0].simpleString()
-            continue
         try:
             (field,) = to_arrow_schema(StructType([spark_field]), timezone="UTC")
         except Exception as error:  # Spark's, of several kinds
             bad[spark_field.name] = f"{spark_field.dataType.simpleString()} ({_first_line(error)})"
             continue
         fields.append(field.remove_metadata())
-    if bad:
-        raise UnsupportedError(
-            f"a memwal table can't hold the columns {bad}: cast them, to a number or text for "
-            "instance, or leave them out"
-        )
+    _check_stored(bad, schema)
     return pa.schema(fields)
+
+
+def _check_stored(bad: Mapping[str, str], schema: StructType) -> None:
+    if not bad:
+        return
+    name = next(iter(bad))
+    kinds = {type(part) for part in _parts(schema[name].dataType)}
+    remedy = f"cast them, as CAST({name} AS STRING) does"
+    if VariantType in kinds:
+        remedy = f"write their text, to_json({name}) AS {name}, and read it with parse_json({name})"
+    raise UnsupportedError(
+        f"a memwal table can't hold the columns {dict(bad)}: {remedy}, or leave them out"
+    )
 
 
 def _is_unstored(kind: DataType) -> bool:
@@ -120,7 +144,7 @@ def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
     kind = field.type
     if column.type == kind:
         return column
-    if widens(kind, column.type):
+    if kind != _spark_arrow(column.type) and widens(kind, column.type):
         return known_column(column, field)
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
@@ -144,10 +168,15 @@ def _spark_arrow(kind: pa.DataType) -> pa.DataType:
         return _spark_arrow(kind.value_type)
     if pa.types.is_time32(kind):
         return pa.time64("ns")
+    if pa.types.is_decimal(kind) and kind.precision <= _MOST_DIGITS:
+        return pa.decimal128(kind.precision, kind.scale)
     if kind in _WIDER:
         return _WIDER[kind]
     if pa.types.is_struct(kind):
         return pa.struct([f.with_type(_spark_arrow(f.type)) for f in kind])
+    if pa.types.is_map(kind):
+        key, item = (f.with_type(_spark_arrow(f.type)) for f in (kind.key_field, kind.item_field))
+        return pa.map_(key, item, keys_sorted=kind.keys_sorted)
     if pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return pa.list_(kind.value_field.with_type(_spark_arrow(kind.value_type)))
     return kind

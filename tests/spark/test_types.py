@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -11,7 +12,7 @@ from pyspark.sql.types import StructType
 import memwal_sql as mw
 from tests.model.writing import upsert_rows
 from tests.spark.frames import load, refusal, save
-from tests.spark.test_bad_input import refused_write
+from tests.spark.test_bad_input import refused_read, refused_write, source
 
 HELD = """
     SELECT cast(1 AS bigint) AS id, true AS a, cast(1 AS tinyint) AS b, cast(2 AS smallint) AS c,
@@ -24,6 +25,16 @@ HELD = """
     UNION ALL
     SELECT 2, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
         null, null, null
+"""
+# Struct literals have fields that are NOT NULL, also below a struct that is null.
+NULL_STRUCTS = """
+    SELECT 1L AS id, named_struct('x', 1) AS top, array(named_struct('x', 1), null) AS list,
+        map('a', named_struct('x', 1), 'b', null) AS map,
+        named_struct('s', if(rand() < 2, null, named_struct('x', 1))) AS struct,
+        array(array(null, named_struct('x', 1)), null) AS lists,
+        array(map('a', array(named_struct('x', named_struct('y', 1)), null))) AS deep
+    UNION ALL
+    SELECT 2, null, null, null, null, null, null
 """
 REFUSED = {
     "interval year to month": "interval '1-2' year to month",
@@ -56,10 +67,22 @@ def test_a_type_that_no_table_holds_is_refused_on_the_driver(spark: SparkSession
             StructType.fromJson(json.loads(schema.json())), uri, primaryKey="id"
         )
         assert "can't hold the columns {'odd'" in message, kind
+        assert ("to_json(odd)" if kind == "variant" else "CAST(odd AS STRING)") in message
     odd = spark.sql("SELECT 1 AS id, 'text' COLLATE UTF8_LCASE AS odd")
     message = refusal(lambda: save(odd, uri, primaryKey="id"))
     assert "can't hold the columns {'odd'" in message
     assert "InvalidCallError" in message or "UnsupportedError" in message
+
+
+def test_null_structs_at_any_depth_come_back(spark: SparkSession, uri: str) -> None:
+    frame = spark.sql(NULL_STRUCTS)
+    save(frame, uri, primaryKey="id")
+    assert sorted(load(spark, uri).collect()) == sorted(frame.collect())
+    table = mw.open_table(uri)
+    with table.writer() as writer:
+        writer.flush()
+    table.merge()
+    assert sorted(load(spark, uri).collect()) == sorted(frame.collect())
 
 
 def test_arrow_types_that_spark_lacks_are_read_as_wider_ones(spark: SparkSession, uri: str) -> None:
@@ -73,6 +96,12 @@ def test_arrow_types_that_spark_lacks_are_read_as_wider_ones(spark: SparkSession
             "long": pa.large_string(),
             "vector": pa.list_(pa.float32(), 2),
             "clock": pa.time64("us"),
+            "money": pa.decimal256(20, 2),
+            "whole": pa.decimal256(38, 0),
+            "counts": pa.map_(pa.uint8(), pa.uint16()),
+            "moneys": pa.list_(pa.map_(pa.string(), pa.decimal256(5, 2))),
+            "nothing": pa.null(),
+            "nothings": pa.list_(pa.null()),
         }
     )
     table = mw.create_table(uri, schema, "id")
@@ -85,10 +114,31 @@ def test_arrow_types_that_spark_lacks_are_read_as_wider_ones(spark: SparkSession
         "long": "l",
         "vector": [1.0, 2.0],
         "clock": None,
+        "money": Decimal("-123.45"),
+        "whole": Decimal(10**38 - 1),
+        "counts": {255: 65535, 0: None},
+        "moneys": [{"a": Decimal("1.25")}, None],
+        "nothing": None,
+        "nothings": [None],
     }
     upsert_rows(table, pa.Table.from_pylist([row], schema))
     (found,) = load(spark, uri).drop("clock").collect()
     assert found.asDict() == {name: value for name, value in row.items() if name != "clock"}
+    (found,) = load(spark, uri, query="SELECT money, counts FROM memwal").collect()
+    assert found.asDict() == {name: row[name] for name in ("money", "counts")}
+
+
+def test_types_that_spark_lacks_are_refused_by_the_column_s_name(uri: str) -> None:
+    schema = pa.schema(
+        {"id": pa.int64(), "big": pa.decimal256(50, 2), "bigs": pa.list_(pa.decimal256(39, 0))}
+    )
+    mw.create_table(uri, schema, "id")
+    message = refused_read(uri)
+    assert "Spark has no type for the columns" in message
+    assert "'big': \"decimal256(50, 2)" in message and "'bigs': \"list<" in message
+    assert "38 digits" in message
+    assert refused_read(uri, query="SELECT big + 1 AS sum FROM memwal").count("'sum'") == 1
+    source(uri, {"columns": "id"}).schema()
 
 
 def test_a_query_from_before_a_column_was_widened_never_rounds(
