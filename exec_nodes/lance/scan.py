@@ -38,12 +38,14 @@ def scan_dataset(
     limit: int | None,
     fragments: Sequence[Any] | None,
     table_schema: pa.Schema,
+    *,
+    offset: int = 0,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the columns of `schema`, then `_rowaddr`, of the rows that match every filter.
 
     Filters that Lance can take, over columns that the dataset has, run inside Lance; others are
     evaluated on batches of the columns of `table_schema`. Columns that the dataset lacks are null.
-    `fragments` restricts the scan; None means all.
+    `fragments` restricts the scan; None means all. `offset` rows are passed over, without filters.
     """
     stored = set(dataset.schema.names)
     inside = [f for f in filters if f.lance is not None and stored.issuperset(f.columns)]
@@ -57,7 +59,7 @@ def scan_dataset(
     full = schema.append(ROW_ADDRESS_FIELD)
     most = None if outside else limit
     size = batch_rows(schema, dataset.get_fragments() if fragments is None else fragments)
-    for batch in _scanned(dataset, names, inside, most, fragments, size):
+    for batch in _scanned(dataset, names, inside, most, fragments, size, offset):
         batch = conform(batch, full)
         for condition in outside:
             batch = batch.filter(condition.met_in(batch))
@@ -72,6 +74,7 @@ def _scanned(
     limit: int | None,
     fragments: Sequence[Any] | None,
     size: int,
+    offset: int,
 ) -> Iterator[pa.RecordBatch]:
     """The stored columns `names` and `_rowaddr`, in batches of about `size` rows."""
     if names and not filters and limit is None:
@@ -82,6 +85,7 @@ def _scanned(
         columns=names,
         filter=" AND ".join(f"({f.lance})" for f in filters) or None,
         limit=limit,
+        offset=offset or None,
         fragments=fragments,
         batch_size=size,
         with_row_address=True,

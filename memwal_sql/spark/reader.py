@@ -7,8 +7,10 @@ Option `filter` is part of the relation.
 
 The driver pins the snapshot and deals its parts out: the base table's fragments and the regions. A
 task masks its fragments by the keys of all regions, because any region may hold newer rows, and
-reads its own regions alone, as a key lives in one region only (protocol rule 10). So a row is
-returned by exactly one task.
+reads its own regions alone, as a key lives in one region only (protocol rule 10). A part that is
+too large for a task is cut: each of its tasks scans a slice of the rows, of a region one of each
+source, and the keys of the whole region decide which rows are stale. So a row is returned by
+exactly one task.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ from pyspark.sql.types import StructType
 from exec_nodes.evolution.known import NO_IDS
 from exec_nodes.lance.scan import row_bytes
 from exec_nodes.node import Node, opened
+from exec_nodes.sources.sliced_source import Slice, SlicedSource
+from exec_nodes.sources.source import Source
 from memwal_sql.errors import InvalidCallError, SourceGoneError
 from memwal_sql.read.pinned import PinnedSnapshot
 from memwal_sql.read.planning import scan, stream
@@ -34,7 +38,7 @@ from memwal_sql.spark.options import Options
 from memwal_sql.spark.tables import pinned_table_of, table_of
 from memwal_sql.spark.types import as_spark, read_schema
 from memwal_sql.state.base_table import BaseTable
-from planner.model import Planner, Query, Snapshot
+from planner.model import Planner, Query, RegionSources, Snapshot
 from planner.plan import MAX_LOOKUP_KEYS
 from planner.predicates.expr import Predicate
 from planner.predicates.tuple_domain import key_equalities
@@ -53,12 +57,13 @@ Item = TypeVar("Item", bound=Hashable)
 @dataclass(frozen=True)
 class Share(InputPartition):
     """The share of one task: fragments of the base table and regions by their place in the
-    snapshot; with `whole` everything, for a lookup by key."""
+    snapshot, or a slice of the only one; with `whole` everything, for a lookup by key."""
 
     pinned: PinnedSnapshot
     fragments: frozenset[int] = frozenset()
     regions: tuple[int, ...] = ()
     whole: bool = False
+    slice: Slice | None = None
 
 
 PartSizes = Mapping[tuple[bool, int], int]
@@ -90,6 +95,20 @@ def shares_of(pinned: PinnedSnapshot, parts: PartSizes, tasks: int) -> list[Shar
     ]
 
 
+def sliced_shares(pinned: PinnedSnapshot, parts: PartSizes, rows: int) -> list[Share]:
+    """The parts in shares of at most about so many rows: a larger part is cut into slices, each a
+    share of its own."""
+    shares = []
+    for (in_base, number), size in parts.items():
+        pieces = -(-size // rows)
+        for piece in range(pieces if pieces > 1 else 0):
+            fragments = frozenset([number]) if in_base else frozenset[int]()
+            regions = () if in_base else (number,)
+            shares.append(Share(pinned, fragments, regions, slice=Slice(piece, pieces)))
+    whole = {part: size for part, size in parts.items() if size <= rows}
+    return shares + shares_of(pinned, whole, -(-sum(whole.values()) // rows))
+
+
 class BatchReader(DataSourceReader):
     """Reads the rows of a table, or those that meet option `filter`."""
 
@@ -117,17 +136,18 @@ class BatchReader(DataSourceReader):
         if keys is not None and len(keys) <= MAX_LOOKUP_KEYS:
             return [Share(pinned, whole=True)]
         parts = parts_of(self._options, pinned)
-        return shares_of(pinned, parts, self._tasks(sum(parts.values())))
+        return sliced_shares(pinned, parts, self._rows_a_task(sum(parts.values())))
 
-    def _tasks(self, rows: int) -> int:
-        """How many tasks shall read so many rows: as many as run at once, or more where a task
-        would have too much, unless they would have next to nothing."""
+    def _rows_a_task(self, rows: int) -> int:
+        """How many of so many rows a task shall read: there are as many tasks as run at once, or
+        more where a task would have too much, unless they would have next to nothing."""
         rows_a_task = self._options.number("rowsPerPartition")
         if rows_a_task is not None:
-            return -(-rows // rows_a_task)
+            return rows_a_task
         columns = [self._table_schema.field(name) for name in self._schema.names]
         size = rows * max(1, row_bytes(pa.schema(columns)))
-        return min(-(-rows // _LEAST_ROWS), max(self._parallelism, -(-size // _TASK_BYTES)))
+        tasks = min(-(-rows // _LEAST_ROWS), max(self._parallelism, -(-size // _TASK_BYTES)))
+        return max(1, -(-rows // max(1, tasks)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one share, in Spark's types.
@@ -194,9 +214,13 @@ class ShareTable:
         if share.whole:
             return whole
         regions = tuple(whole.regions[number] for number in share.regions)
+        if share.slice is not None:
+            regions = tuple(_sliced(region, share.slice) for region in regions)
         if not share.fragments:
             return replace(whole, base=None, regions=regions)
-        base = self.base.source.share(share.fragments)
+        base: Source = self.base.source.share(share.fragments)
+        if share.slice is not None:
+            base = SlicedSource(base, share.slice)
         others = (r for number, r in enumerate(whole.regions) if number not in share.regions)
         masks = tuple(source for region in others for source in region.sources)
         return replace(whole, base=base, regions=regions, masks=masks)
@@ -204,6 +228,10 @@ class ShareTable:
     def insert(self, rows: pa.Table, columns: pa.Schema) -> NoReturn:
         """A share takes no rows."""
         raise InvalidCallError("a share of a snapshot takes no rows")
+
+
+def _sliced(region: RegionSources, place: Slice) -> RegionSources:
+    return replace(region, sources=tuple(SlicedSource(each, place) for each in region.sources))
 
 
 def deal(items: Mapping[Item, int], shares: int) -> list[list[Item]]:
