@@ -20,16 +20,21 @@ _LENGTHENING = frozenset(
 _LENGTHENS = re.compile("|".join(_LENGTHENING), re.IGNORECASE)
 _LONGEST = 1_000_000
 # DataFusion compares timestamps of all units with literals in nanoseconds.
-_BEYOND_NANOSECONDS = re.compile(r"Overflow converting .* to Nanosecond|to Timestamp\(ns\)")
+_BEYOND_NANOSECONDS = re.compile(
+    r"Overflow converting (?P<date>.*?)(?: 00:00:00)? to Nanosecond|to Timestamp\(ns\)"
+)
 
 
 def date_remedy(message: str) -> str:
     """The remedy for a date that DataFusion can't compare; empty for other messages."""
-    if _BEYOND_NANOSECONDS.search(message) is None:
+    beyond = _BEYOND_NANOSECONDS.search(message)
+    if beyond is None:
         return ""
+    date = beyond["date"] or "9999-12-31"
     return (
-        "\nWrite a date beyond the years 1678 to 2261 as arrow_cast('9999-12-31', "
-        "'Timestamp(Microsecond, None)'), with the type of the column"
+        f"\nWrite a date beyond the years 1678 to 2261 as arrow_cast('{date}', "
+        "'Timestamp(Microsecond, None)'), and leave it out where the column is of nanoseconds, "
+        "which has no such dates"
     )
 
 

@@ -30,6 +30,7 @@ _NAME = "scanned"
 _UNKNOWN = re.compile(r'No field named "?(.+?)"?\.(?:\s|$)')
 # Matches errors of the table that is read, or of the machine.
 _FROM_OUTSIDE = re.compile(r"(FFI|External|Object Store|IO) error|Resources exhausted")
+_STEP = re.compile(r"^(?:DataFusion error: )?Optimizer rule '\w+' failed\ncaused by\n")
 _REGEX = re.compile(r"[Rr]egular expression|regex parse error|CompiledTooBig|size limit")
 
 
@@ -109,8 +110,8 @@ def condition_errors(condition: str) -> Iterator[None]:
 
 
 def _reason(message: str, condition: str) -> str:
-    """DataFusion's message, without the internal name of the table."""
-    message = message.replace(f"{_NAME}.", "")
+    """DataFusion's message, without the internal name of the table and of what DataFusion did."""
+    message = _STEP.sub("", message).replace(f"{_NAME}.", "")
     unknown = _UNKNOWN.search(message)
     if unknown is not None and f'"{unknown[1]}"' in condition:
         message += f" Write texts in single quotes, as '{unknown[1]}'."

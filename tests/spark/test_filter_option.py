@@ -141,3 +141,26 @@ def test_options_say_where_a_filter_belongs(table: mw.Table) -> None:
         source.schema()
     with pytest.raises(mw.InvalidCallError, match="no option 'pushdown'"):
         parse_options({"path": table.uri, "pushdown": "true"}, READ, "reading")
+
+
+@each(
+    "condition, date",
+    [
+        ("at < '1600-01-01'", "1600-01-01"),
+        ("at > timestamp '3000-01-01T01:02:03'", "3000-01-01 01:02:03"),
+        ("nanos > '3000-01-01'", "3000-01-01"),
+    ],
+)
+def test_a_date_beyond_nanoseconds_is_named_with_what_to_write(
+    tmp_path: Path, condition: str, date: str
+) -> None:
+    schema = pa.schema({"id": pa.int64(), "at": pa.timestamp("us"), "nanos": pa.timestamp("ns")})
+    table = mw.create_table(tmp_path / "table", schema, "id")
+    source = MemWalDataSource({"path": table.uri, "filter": condition})
+    with pytest.raises(mw.InvalidCallError) as caught:
+        source.schema()
+    first, remedy = str(caught.value).split("\n")
+    assert "Overflow converting" in first and date in first
+    assert f"arrow_cast('{date}', 'Timestamp(Microsecond, None)')" in remedy
+    right = f"at < arrow_cast('{date}', 'Timestamp(Microsecond, None)')"
+    assert read(table.uri, schema, filter=right)[1].num_rows == 0
