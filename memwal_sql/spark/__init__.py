@@ -19,6 +19,7 @@ from memwal_sql.spark.maintenance import (
     build_indexes,
     collect_garbage,
     compact,
+    context_of,
     merge,
     parallelism,
     snapshot_regions,
@@ -55,6 +56,8 @@ def register(spark: SparkSession) -> None:
     Raises InvalidCallError when Spark's Python workers run with an interpreter that lacks this
     package.
     """
-    check_workers(spark.sparkContext)
+    context = context_of(spark)
+    if context is not None:  # over Spark Connect the workers are the server's
+        check_workers(context)
     source = type("SessionDataSource", (MemWalDataSource,), {"parallelism": parallelism(spark)})
     spark.dataSource.register(source)

@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import TypeVar
 
 import pyarrow as pa
+from pyspark import SparkContext
+from pyspark.errors import PySparkAttributeError
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import spark_partition_id
 
 from memwal_sql.create import open_table
 from memwal_sql.maintain.compact.compactor import Extent
@@ -24,6 +28,7 @@ from memwal_sql.table import Table
 from memwal_sql.table.table import DEFAULT_GRACE
 
 _DESCRIPTION = "spark.job.description"
+_MOST_PARTS = 4096
 S = TypeVar("S")
 R = TypeVar("R")
 
@@ -129,7 +134,19 @@ def collect_garbage(
 
 def parallelism(spark: SparkSession) -> int:
     """How many tasks run at once."""
-    return max(2, spark.sparkContext.defaultParallelism)
+    context = context_of(spark)
+    if context is not None:
+        return max(2, context.defaultParallelism)
+    # Spark divides a range into so many parts.
+    return max(2, spark.range(_MOST_PARTS).select(spark_partition_id()).distinct().count())
+
+
+def context_of(spark: SparkSession) -> SparkContext | None:
+    """The session's context; None over Spark Connect, where it is in another process."""
+    try:
+        return spark.sparkContext
+    except PySparkAttributeError:
+        return None
 
 
 def _address(uri: str, storage_options: Mapping[str, str] | None) -> _TableAddress:
@@ -156,16 +173,26 @@ def map_shares(
     """The results of `work` for each share, in tasks; `text` says in Spark's UI what they do."""
     if not shares:
         return []
-    context = spark.sparkContext
-    before = context.getLocalProperty(_DESCRIPTION)
-    context.setJobDescription(f"memwal: {text}")
-    try:
+    with _described(spark, text):
         numbers = spark.range(0, len(shares), 1, len(shares))
         task = partial(_worked, tuple(shares), work)
         rows = numbers.mapInArrow(task, "result binary").collect()
+    return [pickle.loads(row["result"]) for row in rows]  # noqa: S301  # our tasks'
+
+
+@contextmanager
+def _described(spark: SparkSession, text: str) -> Iterator[None]:
+    """Within it Spark's UI says what jobs do; a client of Spark Connect can't say it."""
+    context = context_of(spark)
+    if context is None:
+        yield
+        return
+    before = context.getLocalProperty(_DESCRIPTION)
+    context.setJobDescription(f"memwal: {text}")
+    try:
+        yield
     finally:
         context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]  # None unsets it
-    return [pickle.loads(row["result"]) for row in rows]  # noqa: S301  # our tasks'
 
 
 def _worked(

@@ -44,6 +44,18 @@ def test_searches_run(spark: SparkSession, uri: str, capsys: pytest.CaptureFixtu
     assert "a write" in nearest and "ahead" not in nearest and "ahead" in best
 
 
+def test_threads_of_the_driver_write(spark: SparkSession, uri: str) -> None:
+    parts = [frame(spark, first, first + 5, "a") for first in (0, 3)]
+    mw.create_table(uri, pa.schema({"id": pa.int64(), "val": pa.string()}), "id")
+    (example,) = (text for text in examples() if "ThreadPoolExecutor" in text)
+    exec(example, {"spark": spark, "uri": uri, "parts": parts})
+    load(spark, uri).createOrReplaceTempView("rows_of_threads")
+    spark.sql("INSERT INTO rows_of_threads VALUES (9, 'b')")
+    assert rows(load(spark, uri)) == dict.fromkeys(range(8), "a") | {9: "b"}
+    some = spark.read.format("memwal").schema("val STRING").load(uri)
+    assert sorted(some.collect()) == [("a",)] * 8 + [("b",)]
+
+
 def test_the_example_runs(spark: SparkSession, uri: str, tmp_path: Path) -> None:
     feed = Feed(spark, tmp_path / "in")
     feed.add([42, 50], "b")
