@@ -16,7 +16,7 @@ import pytest
 import memwal_sql as mw
 from exec_nodes.resident.admission import Admission
 from tests.soak import SOAK
-from tests.spark.test_filter_option import read
+from tests.spark.reading.test_filter_option import read
 
 SCHEMA = pa.schema({"id": pa.int64(), "word": pa.string(), "number": pa.int32()})
 CONDITIONS: list[tuple[str, Callable[[int, str], bool]]] = [
