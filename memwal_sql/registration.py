@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from os import PathLike
 from typing import Unpack
 
@@ -26,7 +27,16 @@ from memwal_sql.write.ingest.missing import ERROR, MissingInInsert
 
 # Matches names that DataFusion reads unchanged without quotes.
 _PLAIN = re.compile("[a-z_][a-z0-9_$]*")
-METADATA_TABLES = ("regions", "generations", "wal", "indexes", "history", "snapshots", "files")
+METADATA_TABLES: Mapping[str, tuple[pa.Schema, Callable[[Table], pa.Table]]] = {
+    "regions": (REGIONS, Table.regions),
+    "generations": (GENERATIONS, Table.generations),
+    "wal": (WAL, Table.wal),
+    "indexes": (INDEXES, Table.indexes),
+    "history": (HISTORY, Table.history),
+    "snapshots": (SNAPSHOTS, Table.snapshots),
+    "files": (FILES, Table.files),
+}
+"""The metadata tables of a table, by the ends of their names: their columns, and their rows."""
 
 
 def register(
@@ -111,18 +121,9 @@ def mount(
 
 def metadata_tables(name: str, table: Table) -> Iterator[tuple[str, MountedTable]]:
     """The metadata tables of a table, with the ends of their names."""
-    loads: tuple[tuple[pa.Schema, Callable[[], pa.Table]], ...] = (
-        (REGIONS, table.regions),
-        (GENERATIONS, table.generations),
-        (WAL, table.wal),
-        (INDEXES, table.indexes),
-        (HISTORY, table.history),
-        (SNAPSHOTS, table.snapshots),
-        (FILES, table.files),
-    )
-    for suffix, (schema, load) in zip(METADATA_TABLES, loads, strict=True):
+    for suffix, (schema, load) in METADATA_TABLES.items():
         about = metadata_name(name, suffix)
-        yield suffix, MountedTable(MetadataProvider(about, schema, load))
+        yield suffix, MountedTable(MetadataProvider(about, schema, partial(load, table)))
 
 
 def deregister(ctx: SessionContext, name: str) -> None:

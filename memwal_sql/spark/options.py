@@ -18,9 +18,20 @@ from memwal_sql.storage.objects.memory import SCHEMES
 from memwal_sql.storage.objects.open import canonical_uri
 
 STORAGE_PREFIX = "storage."
+Moment = tuple[int | str | None, str | None]
 
 # The options of each use besides `path` and `storage.*`, as documented.
-READ = ("columns", "filter", "version", "consistency", "query", "name", "rowsPerPartition")
+READ = (
+    "columns",
+    "filter",
+    "version",
+    "timestamp",
+    "consistency",
+    "query",
+    "name",
+    "metadata",
+    "rowsPerPartition",
+)
 STREAM_READ = ("changes", "columns", "startingFrom", "maxRowsPerBatch", "checkpointLocation")
 _ROWS = (
     "primaryKey",
@@ -87,6 +98,14 @@ class Options:
         if text.lower() not in among:
             raise InvalidCallError(f"{name}={text!r} must be one of {list(among)}")
         return text.lower()
+
+    @property
+    def moment(self) -> Moment:
+        """The past state to read: the number of a version or a name, and a time; None for now."""
+        version, timestamp = self.values.get("version"), self.values.get("timestamp")
+        if version is not None and re.fullmatch(r"[0-9]{1,18}", version.strip()):
+            return int(version), timestamp
+        return version, timestamp
 
     @property
     def consistency(self) -> str:

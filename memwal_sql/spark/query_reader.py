@@ -74,7 +74,7 @@ def _frame(options: Options, query: str) -> tuple[datafusion.SessionContext, dat
         raise InvalidCallError(f"query={query!r}: {error}") from error
     name = options.values.get("name", _DEFAULT_NAME)
     context = datafusion.SessionContext()
-    table = table_of(options, options.number("version"))
+    table = table_of(options)
     mount(context, name, table, consistency=options.consistency)
     try:
         with memwal_errors():

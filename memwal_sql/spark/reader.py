@@ -118,8 +118,7 @@ class BatchReader(DataSourceReader):
         self._schema = schema
         self._parallelism = parallelism
         self._filter = options.values.get("filter")
-        version = options.number("version")
-        table = table_of(options, version)
+        table = table_of(options)
         unknown = [name for name in schema.names if name not in table.schema.names]
         if unknown:
             raise InvalidCallError(
@@ -129,7 +128,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[Share]:
         """One snapshot, shared out."""
-        table = table_of(self._options, self._options.number("version"))
+        table = table_of(self._options)
         conditions = [] if self._filter is None else implied(self._filter, table.schema)
         pinned = table.pin(self._options.consistency, conditions)
         keys = key_equalities(conditions, table.primary_key, table.schema)

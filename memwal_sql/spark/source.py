@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.session.filter_text import implied
+from memwal_sql.spark.metadata_reader import MetadataReader, metadata_schema
 from memwal_sql.spark.options import READ, STREAM_READ, STREAM_WRITE, WRITE, Options, parse_options
 from memwal_sql.spark.query_reader import QueryReader, query_schema
 from memwal_sql.spark.reader import BatchReader
@@ -43,12 +44,15 @@ class MemWalDataSource(DataSource):
         if self.options.get("changes", "").lower() == "true":
             return spark_schema(stream_schema(self._stream_options()))
         options = self._read_options()
+        metadata = options.values.get("metadata")
+        if metadata is not None:
+            return metadata_schema(options, metadata)
         query = options.values.get("query")
         if query is not None:
             return spark_schema(query_schema(options, query))
         if "name" in options.values:
             raise InvalidCallError("name is what a query calls the table: it needs option query")
-        schema = table_of(options, options.number("version")).schema
+        schema = table_of(options).schema
         condition = options.values.get("filter")
         if condition is not None:
             implied(condition, schema)
@@ -65,6 +69,9 @@ class MemWalDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads `schema`'s columns."""
         options = self._read_options()
+        metadata = options.values.get("metadata")
+        if metadata is not None:
+            return MetadataReader(options, schema, metadata)
         query = options.values.get("query")
         if query is not None:
             return QueryReader(options, schema, query)

@@ -18,7 +18,7 @@ from pyspark import SparkContext
 from memwal_sql.create import open_table
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.read.pinned import PinnedTable
-from memwal_sql.spark.options import Options
+from memwal_sql.spark.options import Moment, Options
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.records.table import read_record
 from memwal_sql.table import Table
@@ -34,10 +34,15 @@ print(*[name for name in {_NEEDED} if find_spec(name) is None])
 """
 
 
-def table_of(options: Options, version: int | None = None) -> Table:
-    """The table of the options, with its current columns. Raises what `open_table` raises."""
-    table = _table(options.uri, options.storage, _incarnation(options), version)
-    if version is None:
+def table_of(options: Options) -> Table:
+    """The table of the options, as they say that it was, or with its current columns. Raises what
+    `open_table` raises."""
+    at = options.uri, options.storage, _incarnation(options)
+    version, timestamp = options.moment
+    if isinstance(version, str):  # a name may be given to another state
+        return _opened(*at, (version, timestamp))
+    table = _table(*at, (version, timestamp))
+    if table.newest_of is not None:
         table.refresh()
     return table
 
@@ -53,17 +58,20 @@ def _incarnation(options: Options) -> str:
     return "" if record is None else str(record.incarnation)
 
 
-@lru_cache(_KEPT)
-def _table(uri: str, storage: Storage, incarnation: str, version: int | None) -> Table:
+def _opened(uri: str, storage: Storage, incarnation: str, moment: Moment) -> Table:
     del incarnation
-    table = open_table(uri, version, storage_options=dict(storage) or None)
+    version, timestamp = moment
+    table = open_table(uri, version, dict(storage) or None, timestamp=timestamp)
     settle_worker()
     return table
 
 
+_table = lru_cache(_KEPT)(_opened)
+
+
 @lru_cache(_KEPT)
 def _pinned(uri: str, storage: Storage, incarnation: str) -> PinnedTable:
-    return _table(uri, storage, incarnation, None).pinned_table()
+    return _table(uri, storage, incarnation, (None, None)).pinned_table()
 
 
 def check_workers(context: SparkContext) -> None:

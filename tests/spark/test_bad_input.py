@@ -111,7 +111,11 @@ def test_tables_that_can_not_be_written_say_why(spark: SparkSession, tmp_path: P
 READS: list[tuple[dict[str, str], str]] = [
     ({"colums": "id"}, "did you mean 'columns'?"),
     ({"columns": "nothing"}, "each must be one of ['id', 'val']"),
-    ({"version": "first"}, "version='first' must be a whole number"),
+    ({"version": "first"}, "has no tag 'first'; it has []"),
+    ({"version": "1", "timestamp": "2026-01-01T00:00:00Z"}, "give one of version, timestamp"),
+    ({"timestamp": "2026-01-01"}, "time zone"),
+    ({"metadata": "facts"}, "metadata='facts' must be one of ['regions', "),
+    ({"metadata": "files", "version": "1"}, "['version'] have no meaning with metadata"),
     ({"version": "99"}, "has no version 99"),
     ({"consistency": "weak"}, "consistency must be one of"),
     ({"primaryKey": "id"}, "'primaryKey' means nothing to reading"),
