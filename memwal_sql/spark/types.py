@@ -63,7 +63,8 @@ def spark_schema(schema: pa.Schema) -> StructType:
             bad[field.name] = f"{field.type} ({_first_line(error)})"
             continue
         if any(
-            isinstance(part, DecimalType) and part.precision > _MOST_DIGITS for part in _parts(kind)
+            isinstance(part, DecimalType) and part.precision > _MOST_DIGITS
+            for part in parts_of_type(kind)
         ):
             bad[field.name] = f"{field.type} (Spark's decimals have {_MOST_DIGITS} digits at most)"
             continue
@@ -80,7 +81,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     that have none, or that no table holds."""
     bad = {}
     for field in schema.fields:
-        unknown = [part for part in _parts(field.dataType) if _is_unstored(part)]
+        unknown = [part for part in parts_of_type(field.dataType) if _is_unstored(part)]
         if unknown:
             bad[field.name] = unknown[0].simpleString()
     _check_stored(bad, schema)
@@ -106,7 +107,7 @@ def _check_stored(bad: Mapping[str, str], schema: StructType) -> None:
     if not bad:
         return
     name = next(iter(bad))
-    kinds = {type(part) for part in _parts(schema[name].dataType)}
+    kinds = {type(part) for part in parts_of_type(schema[name].dataType)}
     remedy = f"cast them, as CAST({name} AS STRING) does"
     if VariantType in kinds:
         remedy = f"write their text, to_json({name}) AS {name}, and read it with parse_json({name})"
@@ -120,7 +121,7 @@ def _is_unstored(kind: DataType) -> bool:
     return collated or isinstance(kind, _UNSTORED)
 
 
-def _parts(kind: DataType) -> Iterator[DataType]:
+def parts_of_type(kind: DataType) -> Iterator[DataType]:
     """The type and all types within it."""
     yield kind
     inner: list[DataType] = []
@@ -131,7 +132,7 @@ def _parts(kind: DataType) -> Iterator[DataType]:
     elif isinstance(kind, StructType):
         inner = [field.dataType for field in kind.fields]
     for child in inner:
-        yield from _parts(child)
+        yield from parts_of_type(child)
 
 
 def as_spark(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:

@@ -38,6 +38,9 @@ def jars() -> dict[str, str]:
         return {}
 
 
+needs_jar = pytest.mark.skipif(not jars(), reason="there is no JDK that could build the jar")
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")

@@ -12,10 +12,8 @@ from pyspark.sql import SparkSession
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.spark import jar
 from memwal_sql.spark.built_jar import find_jar
-from tests.spark.conftest import jars
+from tests.spark.conftest import needs_jar
 from tests.spark.frames import frame, load, rows, save
-
-needs_jar = pytest.mark.skipif(not jars(), reason="there is no JDK that could build the jar")
 
 
 @needs_jar

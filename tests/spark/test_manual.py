@@ -15,6 +15,7 @@ import memwal_sql as mw
 from demo.flights import load_flights
 from demo.spark_pipeline import run
 from tests.docs.pages import blocks
+from tests.spark.conftest import needs_jar
 from tests.spark.feed import Feed
 from tests.spark.frames import frame, load, rows
 
@@ -54,6 +55,20 @@ def test_threads_of_the_driver_write(spark: SparkSession, uri: str) -> None:
     assert rows(load(spark, uri)) == dict.fromkeys(range(8), "a") | {9: "b"}
     some = spark.read.format("memwal").schema("val STRING").load(uri)
     assert sorted(some.collect()) == [("a",)] * 8 + [("b",)]
+
+
+@needs_jar
+def test_the_catalog_runs(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (example,) = (text for text in examples() if "MemwalCatalog" in text)
+    exec(example, {"spark": spark, "folder": str(tmp_path)})
+    shown = capsys.readouterr().out
+    assert "Rome" in shown and "Oslo" not in shown and "create_index" in shown
+    assert spark.sql("SELECT * FROM lake.copy ORDER BY id").collect() == [
+        (1, "Oslo", 0),
+        (2, "Rome", 0),
+    ]
 
 
 def test_the_example_runs(spark: SparkSession, uri: str, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import IO, Any
 from pyspark.logger.worker_io import capture_outputs
 
 from memwal_sql.errors import MemWalError
+from memwal_sql.spark.driver.catalog import CATALOG
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,14 @@ Operation = Callable[[Mapping[str, Any], Sequence[bytes]], Answer]
 
 _INT = struct.Struct("!i")  # as Java writes them
 
-OPERATIONS: Mapping[str, Operation] = {}
+
+def _with_json_alone(operation: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Operation:
+    return lambda arguments, _: Answer(operation(arguments))
+
+
+OPERATIONS: Mapping[str, Operation] = {
+    name: _with_json_alone(operation) for name, operation in CATALOG.items()
+}
 
 
 def answer_call(infile: IO[bytes], outfile: IO[bytes]) -> None:

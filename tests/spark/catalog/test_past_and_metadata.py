@@ -37,6 +37,7 @@ def test_a_read_is_of_a_version_a_tag_a_checkpoint_or_a_time(tmp_path: Path) -> 
         then = datetime.now(UTC)
         time.sleep(0.05)  # the clock of files goes in steps of up to 0.01 s
         writer.delete([1, 3])
+        writer.flush()
         table.merge()
         uri = table.uri
         assert read(uri) == [2]

@@ -143,7 +143,7 @@ final class Python {
 
   /** Spark's interfaces declare no exceptions, and its own are checked ones. */
   @SuppressWarnings("unchecked")
-  private static <E extends Throwable> E thrown(Throwable error) throws E {
+  static <E extends Throwable> E thrown(Throwable error) throws E {
     throw (E) error;
   }
 }

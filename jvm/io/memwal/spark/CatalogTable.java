@@ -1,0 +1,124 @@
+package io.memwal.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.apache.spark.sql.connector.catalog.SupportsRowLevelOperations;
+import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.catalog.TableCatalog;
+import org.apache.spark.sql.connector.catalog.TruncatableTable;
+import org.apache.spark.sql.connector.catalog.constraints.Constraint;
+import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.write.RowLevelOperationBuilder;
+import org.apache.spark.sql.connector.write.RowLevelOperationInfo;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+
+/** A table of a catalog, which shows its key, regions and version. */
+final class CatalogTable extends MemwalTable
+    implements TruncatableTable, SupportsRowLevelOperations {
+  private final JsonNode about;
+  private final Folder folder;
+
+  CatalogTable(String name, JsonNode about, Folder folder) {
+    super(name, columns(about), folder.options(about));
+    this.about = about;
+    this.folder = folder;
+  }
+
+  static StructType columns(JsonNode about) {
+    return (StructType) DataType.fromJson(about.get("columns").asText());
+  }
+
+  /** Changes have more columns than the table, so that format memwal alone streams them. */
+  @Override
+  public Set<TableCapability> capabilities() {
+    return Set.of(
+        TableCapability.BATCH_READ,
+        TableCapability.BATCH_WRITE,
+        TableCapability.STREAMING_WRITE,
+        TableCapability.TRUNCATE);
+  }
+
+  @Override
+  public boolean truncateTable() {
+    folder.call("truncate_table", folder.request(about.get("name").asText()));
+    return true;
+  }
+
+  @Override
+  public RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo info) {
+    throw new UnsupportedOperationException(
+        info.command()
+            + " can't be run here: write the keys of rows to delete to "
+            + name()
+            + " with option(\"operation\", \"delete\"), and the rows that change as they are to be");
+  }
+
+  @Override
+  public String version() {
+    return about.get("version").asText();
+  }
+
+  @Override
+  public Map<String, String> properties() {
+    Map<String, String> properties = new LinkedHashMap<>();
+    properties.put("primaryKey", String.join(", ", texts(about.get("primaryKey"))));
+    properties.put("regions", about.get("regions").asText());
+    properties.put("version", version());
+    properties.put(TableCatalog.PROP_PROVIDER, MemwalSource.NAME);
+    properties.put(TableCatalog.PROP_LOCATION, about.get("path").asText());
+    properties.put(TableCatalog.PROP_IS_MANAGED_LOCATION, "true");
+    if (about.hasNonNull("comment")) {
+      properties.put(TableCatalog.PROP_COMMENT, about.get("comment").asText());
+    }
+    return properties;
+  }
+
+  @Override
+  public Transform[] partitioning() {
+    List<Transform> transforms = new ArrayList<>();
+    about.get("partitions").forEach(region -> transforms.add(transform(region)));
+    return transforms.toArray(Transform[]::new);
+  }
+
+  @Override
+  public Constraint[] constraints() {
+    NamedReference[] columns =
+        texts(about.get("primaryKey")).stream()
+            .map(Expressions::column)
+            .toArray(NamedReference[]::new);
+    // Spark has no words for a key that the table sees to.
+    Constraint key =
+        Constraint.primaryKey("primary_key", columns).enforced(false).rely(true).build();
+    return new Constraint[] {key};
+  }
+
+  private static Transform transform(JsonNode region) {
+    String name = region.get("name").asText();
+    List<String> columns = texts(region.get("columns"));
+    JsonNode numbers = region.get("numbers");
+    if (name.equals("bucket") || name.equals("multi_bucket")) {
+      return Expressions.bucket(numbers.get(0).asInt(), columns.toArray(String[]::new));
+    }
+    if (name.equals("identity")) {
+      return Expressions.identity(columns.get(0));
+    }
+    List<Expression> arguments = new ArrayList<>();
+    columns.forEach(column -> arguments.add(Expressions.column(column)));
+    numbers.forEach(number -> arguments.add(Expressions.literal(number.asInt())));
+    return Expressions.apply(name, arguments.toArray(Expression[]::new));
+  }
+
+  private static List<String> texts(JsonNode array) {
+    List<String> texts = new ArrayList<>();
+    array.forEach(text -> texts.add(text.asText()));
+    return texts;
+  }
+}

@@ -1,0 +1,156 @@
+"""The tables of a folder, as a catalog of the jar asks for them. The other side is `Requests.java`.
+
+Each request names the folder (`root`, `storage`), and all but the first a table. What Spark has
+exceptions of its own for is part of the answer; all else is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from memwal_sql.catalog.place import Kind, Place
+from memwal_sql.create import create_table, is_table
+from memwal_sql.drop import drop_table
+from memwal_sql.errors import InvalidCallError, UnsupportedError
+from memwal_sql.registration import METADATA_TABLES
+from memwal_sql.spark.driver.alterations import steps_of
+from memwal_sql.spark.driver.definition import Definition
+from memwal_sql.spark.driver.description import described
+from memwal_sql.spark.metadata_reader import metadata_schema
+from memwal_sql.spark.options import Options
+from memwal_sql.spark.tables import table_of
+from memwal_sql.storage.objects.open import refuse_linked_root
+from memwal_sql.table import Table
+
+Request = Mapping[str, Any]
+Reply = Mapping[str, Any]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NOT_FOUND = {"found": False}
+
+
+def list_tables(request: Request) -> Reply:
+    """The names of all tables, without metadata tables."""
+    return {"names": _place(request).names()}
+
+
+def load_table(request: Request) -> Reply:
+    """A table as it is, or as it was at `version` (a number or name) or `micros` (since 1970); or a
+    metadata table, by a name such as `events$history`."""
+    place, name = _place(request), request["name"]
+    of, _, about = name.rpartition("$")
+    values: dict[str, str] = {}
+    if "version" in request:
+        values["version"] = request["version"]
+    if "micros" in request:
+        values["timestamp"] = _iso(request["micros"])
+    if about in METADATA_TABLES:
+        if not _is_ours(place, of):
+            return _NOT_FOUND
+        if values:
+            raise InvalidCallError(f"{name} describes {of} as it is now: it has no AS OF")
+        options = _options(place, of, {"metadata": about})
+        columns = metadata_schema(options, about).json()
+        return {"found": True, "metadata": about, "path": options.uri, "columns": columns}
+    if not _is_ours(place, name):
+        return _NOT_FOUND
+    options = _options(place, name, values)
+    return {**described(name, table_of(options)), "moment": values}
+
+
+def make_table(request: Request) -> Reply:
+    """Make a table. In `mode` `replace` or `createOrReplace` a table that is there is used if it
+    has these columns, key and regions: with `empty` its rows are deleted, else the caller replaces
+    them. In mode `create` a table that is there is not touched."""
+    place, name, mode = _place(request), request["name"], request["mode"]
+    uri = place.location(name)
+    if not is_table(uri, place.storage_options):
+        if mode == "replace":
+            return _NOT_FOUND
+        definition = Definition.of(request)
+        create_table(
+            uri,
+            definition.schema,
+            definition.primary_key,
+            definition.regions,
+            place.storage_options,
+        ).close()
+        return {**described(name, _table(place, name)), "replaces": False}
+    if not _is_ours(place, name) or mode == "create":
+        return {"found": True, "exists": True}
+    table = _table(place, name)
+    Definition.of(request, table).check_same(table)
+    if request["empty"]:
+        table.replace_rows(table.schema.empty_table())
+    return {**described(name, table), "replaces": True}
+
+
+def alter_table(request: Request) -> Reply:
+    """Change columns, after all changes were checked."""
+    place, name = _place(request), request["name"]
+    if not _is_ours(place, name):
+        return _NOT_FOUND
+    table = _table(place, name)
+    for step in steps_of(table, request["changes"]):
+        step()
+    return described(name, table)
+
+
+def truncate_table(request: Request) -> Reply:
+    """Delete all rows, in one step."""
+    table = _table(_place(request), request["name"])
+    table.replace_rows(table.schema.empty_table())
+    return {}
+
+
+def remove_table(request: Request) -> Reply:
+    """Delete a table with its files."""
+    place, name = _place(request), request["name"]
+    if not _is_ours(place, name):
+        return _NOT_FOUND
+    uri = place.location(name)
+    refuse_linked_root(uri)
+    drop_table(uri, place.storage_options)
+    return {"found": True}
+
+
+def _iso(micros: int) -> str:
+    try:
+        return (_EPOCH + timedelta(microseconds=micros)).isoformat()
+    except OverflowError:
+        raise InvalidCallError("AS OF takes a time of the years 1 to 9999") from None
+
+
+def _place(request: Request) -> Place:
+    return Place(request["root"], request["storage"] or None)
+
+
+def _is_ours(place: Place, name: str) -> bool:
+    """Whether there is a table. Raises UnsupportedError for a plain one of Lance."""
+    kind = place.kind(name)
+    if kind is Kind.PLAIN_LANCE:
+        raise UnsupportedError(
+            f"{place.location(name)} is a plain Lance table, which Spark can't read here: "
+            "memwal_sql.enable(uri, primary_key=...) makes it one of this package"
+        )
+    return kind is Kind.TABLE
+
+
+def _table(place: Place, name: str) -> Table:
+    return table_of(_options(place, name, {}))
+
+
+def _options(place: Place, name: str, values: Mapping[str, str]) -> Options:
+    storage = tuple(sorted((place.storage_options or {}).items()))
+    return Options(place.location(name), values, storage)
+
+
+CATALOG = {
+    "list_tables": list_tables,
+    "load_table": load_table,
+    "create_table": make_table,
+    "alter_table": alter_table,
+    "truncate_table": truncate_table,
+    "drop_table": remove_table,
+}

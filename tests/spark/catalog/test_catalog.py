@@ -1,0 +1,177 @@
+"""A folder of tables as a catalog of Spark, by the jar."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
+
+import memwal_sql as mw
+from tests.spark.conftest import needs_jar
+
+pytestmark = needs_jar
+
+SECRET = "a-very-secret-value"
+Sql = Callable[[str], list[Any]]
+
+
+@pytest.fixture
+def lake(spark: SparkSession, tmp_path: Path) -> str:
+    """The name of a catalog over a new folder."""
+    name = f"lake{abs(hash(tmp_path))}"
+    spark.conf.set(f"spark.sql.catalog.{name}", "io.memwal.spark.MemwalCatalog")
+    spark.conf.set(f"spark.sql.catalog.{name}.root", str(tmp_path))
+    spark.conf.set(f"spark.sql.catalog.{name}.storage.user_agent", SECRET)
+    return name
+
+
+@pytest.fixture
+def sql(spark: SparkSession, lake: str) -> Sql:
+    """Runs a statement in which the catalog is called `x`; its rows as tuples."""
+
+    def run(text: str) -> list[Any]:
+        return [tuple(row) for row in spark.sql(re.sub(r"\bx\b", lake, text)).collect()]
+
+    return run
+
+
+def test_tables_are_made_written_read_changed_and_dropped(sql: Sql, tmp_path: Path) -> None:
+    sql(
+        "CREATE TABLE x.t (id BIGINT, name STRING COMMENT 'full', n INT DEFAULT 7) "
+        "PARTITIONED BY (bucket(2, id)) COMMENT 'all' TBLPROPERTIES ('primaryKey' = 'id')"
+    )
+    sql("INSERT INTO x.t VALUES (1, 'a', 1), (2, 'b', 2)")
+    sql("INSERT INTO x.t (id, name) VALUES (2, 'c'), (3, 'd')")  # which replaces a row
+    assert sql("SELECT * FROM x.t ORDER BY id") == [(1, "a", 1), (2, "c", 7), (3, "d", 7)]
+    table = mw.open_table(tmp_path / "t.lance")
+    version, at = table.snapshot_regions(), table.version
+    assert sql(f"SELECT count(*) FROM x.t VERSION AS OF {version}") == [(0,)]  # not flushed then
+    table.checkpoint("before")
+    assert max(sql("SELECT version FROM x.t.history")) == max(
+        sql("SELECT version FROM x.`t$history`")
+    )
+    assert sql("SELECT name, kind FROM x.t.snapshots") == [("before", "checkpoint")]
+
+    sql("ALTER TABLE x.t ADD COLUMNS (a INT, b STRING)")
+    sql("ALTER TABLE x.t ALTER COLUMN a TYPE BIGINT")
+    sql("ALTER TABLE x.t RENAME COLUMN b TO c")
+    sql("ALTER TABLE x.t ALTER COLUMN c SET DEFAULT 'new'")
+    sql("INSERT OVERWRITE x.t (id, name) VALUES (9, 'z')")
+    assert sql("SELECT * FROM x.t") == [(9, "z", 7, None, "new")]
+    assert len(sql("SELECT * FROM x.t VERSION AS OF 'before'")) == 3
+    sql("ALTER TABLE x.t DROP COLUMN c")
+
+    about = {row[0]: row for row in sql("DESCRIBE EXTENDED x.t")}
+    assert about["name"] == ("name", "string", "full")
+    assert about["Part 0"][1] == "bucket(2, id)"
+    assert about["Comment"][1] == "all"
+    assert about["Location"][1] == f"{tmp_path}/t.lance"
+    assert "PRIMARY KEY (id)" in about["primary_key"][1]
+    properties = dict(sql("SHOW TBLPROPERTIES x.t"))
+    assert properties["primaryKey"] == "id"
+    assert int(properties["version"]) > at
+    ((shown,),) = sql("SHOW CREATE TABLE x.t")
+    sql(shown.replace(".t (", ".u ("))
+    ((again,),) = sql("SHOW CREATE TABLE x.u")
+    assert again.partition("'version'")[0] == shown.partition("'version'")[0].replace(
+        ".t (", ".u ("
+    )
+    sql("DROP TABLE x.u PURGE")
+
+    sql("TRUNCATE TABLE x.t")
+    assert sql("SELECT count(*) FROM x.t") == [(0,)]
+    assert [row[1] for row in sql("SHOW TABLES IN x")] == ["t"]
+    sql("DROP TABLE x.t")
+    assert not list(tmp_path.glob("t.lance/_versions/*"))
+
+
+def test_queries_and_frames_make_and_replace_tables(
+    spark: SparkSession, lake: str, sql: Sql
+) -> None:
+    rows = spark.range(4).select("id", sf.lit("a").alias("val"))
+    sql("CREATE TABLE x.a TBLPROPERTIES ('primaryKey' = 'id') AS SELECT 1L id, 'q' val")
+    rows.write.option("primaryKey", "id").saveAsTable(f"{lake}.b")
+    made = rows.writeTo(f"{lake}.c").using("memwal").tableProperty("primaryKey", "id")
+    made.partitionedBy(sf.partitioning.bucket(2, "id")).create()
+    rows.writeTo(f"{lake}.a").append()
+    for name in "abc":
+        assert spark.read.table(f"{lake}.{name}").where("id < 3").count() == 3
+    with pytest.raises(PySparkException, match="DIVIDE_BY_ZERO"):
+        sql("CREATE TABLE x.d TBLPROPERTIES ('primaryKey' = 'id') AS SELECT 1 div 0 id")
+    assert sql("SHOW TABLES IN x LIKE 'd'") == []
+
+    rows.limit(1).write.mode("overwrite").saveAsTable(f"{lake}.c")
+    sql("CREATE OR REPLACE TABLE x.a AS SELECT 7L id, 'r' val")
+    assert sql("SELECT * FROM x.a") == [(7, "r")]
+    assert sql("SELECT count(*) FROM x.c") == [(1,)]
+    assert dict(sql("SHOW TBLPROPERTIES x.c"))["regions"] == "bucket(id, 2)"
+    with pytest.raises(PySparkException, match="exists, with other columns"):
+        sql("CREATE OR REPLACE TABLE x.a AS SELECT 7L id, 1 val")
+    assert sql("SELECT * FROM x.a") == [(7, "r")]
+
+
+REFUSED = [
+    ("CREATE TABLE x.t (id BIGINT) TBLPROPERTIES ('primaryKey' = 'id')", "ALREADY_EXISTS"),
+    ("CREATE TABLE x.u (id BIGINT)", "u needs a primary key"),
+    ("CREATE TABLE x.`../u` (id BIGINT PRIMARY KEY)", "letters, digits, dots"),
+    ("CREATE TABLE x.u (id BIGINT PRIMARY KEY, v VARCHAR(3))", "write STRING"),
+    ("CREATE TABLE x.u (id BIGINT PRIMARY KEY, v INTERVAL YEAR)", "can't hold the columns"),
+    ("CREATE TABLE x.u (id BIGINT PRIMARY KEY, v INT CHECK (v > 0))", "checks no constraint"),
+    (
+        "CREATE TABLE x.u (id BIGINT PRIMARY KEY, v DATE DEFAULT current_date())",
+        "is not a constant",
+    ),
+    ("CREATE TABLE x.u (id BIGINT PRIMARY KEY) LOCATION '/elsewhere'", "leave LOCATION"),
+    ("CREATE TABLE x.u (id BIGINT PRIMARY KEY) USING orc", "tables of memwal only"),
+    ("CREATE TABLE x.u (d DATE PRIMARY KEY) PARTITIONED BY (months(d))", "calendar date"),
+    ("CREATE TABLE x.n.u (id BIGINT PRIMARY KEY)", "SCHEMA_NOT_FOUND"),
+    ("CREATE NAMESPACE x.n", "one folder of tables, without namespaces"),
+    ("SELECT * FROM x.u", "TABLE_OR_VIEW_NOT_FOUND"),
+    ("SELECT * FROM x.u.history", "TABLE_OR_VIEW_NOT_FOUND"),
+    ("SELECT * FROM x.t VERSION AS OF 99", "InvalidCallError: .* has no version 99"),
+    ("SELECT * FROM x.t TIMESTAMP AS OF '2020-01-01'", "before the oldest version"),
+    ("INSERT INTO x.t.history SELECT * FROM x.t.history", "does not support append"),
+    ("ALTER TABLE x.t ALTER COLUMN val TYPE BIGINT", "NOT_SUPPORTED_CHANGE_COLUMN"),
+    ("ALTER TABLE x.t DROP COLUMN id", "part of the primary key"),
+    ("ALTER TABLE x.t ADD COLUMN n INT FIRST", "stay in their order"),
+    ("ALTER TABLE x.t SET TBLPROPERTIES ('primaryKey' = 'val')", "no properties that can change"),
+    ("ALTER TABLE x.t RENAME TO x.u", "can't be renamed in one step"),
+    ("DROP TABLE x.u", "TABLE_OR_VIEW_NOT_FOUND"),
+    ("DELETE FROM x.t WHERE id = 1", r'option."operation", "delete"'),
+    ("UPDATE x.t SET val = 'b'", r'option."operation", "delete"'),
+]
+
+
+def test_what_can_not_be_done_says_so_and_shows_no_secret(
+    spark: SparkSession, lake: str, sql: Sql, tmp_path: Path
+) -> None:
+    schema = pa.schema({"id": pa.int64(), "val": pa.string()})
+    table = mw.create_table(tmp_path / "t.lance", schema, "id")
+    with table.writer() as writer:
+        writer.upsert(pa.table({"id": [1], "val": ["a"]}))
+    for statement, words in REFUSED:
+        with pytest.raises(PySparkException, match=words) as caught:
+            sql(statement)
+        assert SECRET not in str(caught.value), statement
+    assert sql("SELECT * FROM x.t") == [(1, "a")]
+    assert [path.name for path in tmp_path.glob("*")] == ["t.lance"]
+    for statement in ("EXPLAIN EXTENDED SELECT * FROM x.t", "DESCRIBE EXTENDED x.t"):
+        assert SECRET not in str(sql(statement))
+    for setting, words in (
+        ({}, "needs spark.sql.catalog.wrong0.root"),
+        ({"root": "/tmp", "storage": SECRET}, "no setting spark.sql.catalog.wrong1.storage"),
+    ):
+        name = f"wrong{len(setting) // 2}"
+        spark.conf.set(f"spark.sql.catalog.{name}", "io.memwal.spark.MemwalCatalog")
+        for key, value in setting.items():
+            spark.conf.set(f"spark.sql.catalog.{name}.{key}", value)
+        with pytest.raises(PySparkException, match=words) as caught:
+            spark.sql(f"SHOW TABLES IN {name}")
+        assert SECRET not in str(caught.value)
