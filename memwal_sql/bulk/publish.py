@@ -38,6 +38,7 @@ from memwal_sql.bulk.read import (
     LogLimits,
     RegionBatch,
     StagedRegion,
+    over_stored,
     staged_regions,
 )
 from memwal_sql.bulk.stage import StagedPiece, StagedTask
@@ -179,7 +180,7 @@ class Publisher:
             for part, writer in zip(parts, writers, strict=True)
             if mark is None or writer.published(mark.query_id) < mark.batch_id
         ]
-        compared = map_in_threads(lambda pair: pair[0].over(stored), unwritten, PARALLEL)
+        compared = over_stored([part for part, _ in unwritten], stored)
         lacking = [(part, writer) for part, (_, writer) in zip(compared, unwritten, strict=True)]
         if all(part.batch.goes_through_log for part in parts):
             if not self._append(lacking, mark, len(parts)):

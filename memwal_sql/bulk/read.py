@@ -11,7 +11,6 @@ from typing import Any
 import lance
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from lance.file import LanceFileReader
 
 from exec_nodes.arrow.arrays import Mask
@@ -20,13 +19,12 @@ from exec_nodes.base.tasks import map_in_threads
 from exec_nodes.base.thresholds import Thresholds
 from exec_nodes.evolution.match import FIELD_ID_KEY
 from exec_nodes.evolution.project import ByFieldId, numbered, project_batch
-from exec_nodes.keys.codes import KeyCodes, concat
-from exec_nodes.keys.keys import key_column
 from exec_nodes.lance.errors import lance_errors, lance_panics
 from exec_nodes.lance.reading import rows_of
-from memwal_sql.bulk.rows import GIVEN, LAST_OF_TASK, ORDER, RowForm, same_key
+from memwal_sql.bulk.rows import GIVEN, ORDER, RowForm
 from memwal_sql.bulk.stage import StagedPiece, StagedTask
-from memwal_sql.bulk.stored import StoredRows
+from memwal_sql.bulk.stored import StoredLimits, StoredRows
+from memwal_sql.bulk.winners import PieceKeys, winners
 from memwal_sql.errors import MemWalError, NotFoundError, SourceGoneError
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
@@ -35,7 +33,7 @@ from memwal_sql.storage.decoding import decoding
 from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.wal.arrow_stream import read_stream
 from memwal_sql.storage.wal.entry import TOMBSTONE
-from memwal_sql.write.ingest.missing import ERROR, KEEP
+from memwal_sql.write.ingest.missing import KEEP
 from memwal_sql.write.router import RegionKey, RegionValues
 
 PARALLEL = 8  # regions
@@ -86,6 +84,11 @@ class KeptPiece:
         """Whether it can stay as it is."""
         return self.piece.large and self.mask is None and not self.lacking
 
+    @property
+    def depends(self) -> bool:
+        """Whether what the table has decides about its rows."""
+        return self.form.when is not None or bool(self.lacking)
+
 
 @dataclass(frozen=True, slots=True)
 class RegionBatch:
@@ -122,6 +125,11 @@ class RegionBatch:
         pieces = (self._compared(kept, stored) for kept in self.pieces)
         return RegionBatch(tuple(kept for kept in pieces if kept.rows), self.reader, stored)
 
+    def keys(self, kept: KeptPiece) -> pa.Table:
+        """The keys of the rows that are written, and what their condition names."""
+        keys = self.reader.keys(kept.piece)
+        return keys if kept.mask is None else keys.filter(pa.array(kept.mask))
+
     def read(self) -> pa.RecordBatch:
         """The rows of all pieces but the whole ones, being few."""
         batches = [batch for table in self.tables() for batch in table.to_batches()]
@@ -154,15 +162,13 @@ class RegionBatch:
         # Rows that are not whole are filled when they are read.
         if kept.form.when is None and not (kept.piece.large and kept.lacking):
             return kept
-        keys = self.reader.keys(kept.piece)
-        before = np.ones(keys.num_rows, np.bool_) if kept.mask is None else kept.mask
-        written, exist = stored.compared(keys.filter(pa.array(before)), kept.form)
+        written, exist = stored.compared(self.keys(kept), kept.form)
         if not exist and stored.are_null(kept.lacking):
             kept = replace(kept, lacking=())
         if written.all():
             return kept
-        mask = before.copy()
-        mask[before] = written
+        mask = np.ones(kept.piece.rows, np.bool_) if kept.mask is None else kept.mask.copy()
+        mask[mask] = written
         return replace(kept, mask=mask)
 
 
@@ -181,6 +187,17 @@ class StagedRegion:
         """The part without the rows that do not replace those that the table has now."""
         batch = self.batch.over(stored)
         return replace(self, batch=batch, skipped=self.batch.rows - batch.rows)
+
+
+def over_stored(parts: Sequence[StagedRegion], stored: StoredRows) -> list[StagedRegion]:
+    """The parts without the rows that do not replace those that the table has now. Few keys are
+    looked up together."""
+    pieces = [(p.batch, kept) for p in parts for kept in p.batch.pieces if kept.depends]
+    small = all(part.batch.goes_through_log for part in parts)
+    if pieces and small and sum(kept.rows for _, kept in pieces) <= StoredLimits.keys:
+        columns = [name for _, kept in pieces for name in stored.named(kept.form, kept.lacking)]
+        stored = stored.ahead([batch.keys(kept) for batch, kept in pieces], columns)
+    return map_in_threads(lambda part: part.over(stored), parts, PARALLEL)
 
 
 def staged_regions(
@@ -349,49 +366,3 @@ def data_files(piece: StagedPiece) -> list[str]:
     """The paths of a piece's data files from the table's root, in the order of its rows."""
     fragments = [json.loads(fragment) for fragment in piece.fragments]
     return [f"data/{file['path']}" for fragment in fragments for file in fragment["files"]]
-
-
-@dataclass(frozen=True, slots=True)
-class PieceKeys:
-    """The keys of a piece, every one once, with `_order` last where rows are ordered."""
-
-    task: int
-    table: pa.Table
-
-
-def winners(
-    pieces: Sequence[PieceKeys], primary_key: Sequence[str], duplicates: str
-) -> list[Mask] | None:
-    """One mask a piece, true for the rows that stay; None when all do.
-
-    Of rows of one task that nothing orders the last one stays, if `duplicates` says so. Raises
-    InvalidCallError, naming a key, when two rows have it and nothing says which one is newer.
-    """
-    keys = concat([key_column(piece.table.select(primary_key).columns) for piece in pieces])
-    numbers = KeyCodes(keys)
-    codes = numbers.codes
-    if not (np.bincount(codes, minlength=1) > 1).any():
-        return None
-    lengths = [piece.table.num_rows for piece in pieces]
-    tasks = np.repeat([piece.task for piece in pieces], lengths)
-    ordered = ORDER in pieces[0].table.column_names
-    rows = np.arange(len(codes))
-    if ordered:
-        order = pa.chunked_array([chunk for piece in pieces for chunk in piece.table[ORDER].chunks])
-        ranks = pc.rank(order, tiebreaker="dense").to_numpy().astype(np.int64)
-        best = np.zeros(numbers.size, np.int64)
-        np.maximum.at(best, codes, ranks)
-        rows = np.flatnonzero(ranks == best[codes])
-    last = np.empty(numbers.size, np.int64)
-    last[codes[rows]] = rows  # of equal codes the last assignment stays
-    newer = last[codes[rows]]
-    for again, what, more in (
-        (tasks[newer] != tasks[rows], "two tasks have a row", ""),
-        ((newer != rows) & (duplicates == ERROR), "a task has several rows", LAST_OF_TASK),
-    ):
-        if again.any():
-            table = pa.concat_tables([piece.table.select(primary_key) for piece in pieces])
-            key = table.slice(int(rows[again][0]), 1).to_pylist()[0]
-            raise same_key(what, key, ordered, more)
-    kept = last[codes] == np.arange(len(codes))
-    return list(np.split(kept, np.cumsum(lengths)[:-1]))

@@ -58,11 +58,11 @@ class RowForm:
     when: str | None = None
 
     def over(self, info: TableInfo) -> RowForm:
-        """The form with its condition spelt out: without one, rows that are ordered by a column of
-        the table replace those that are not newer by it."""
+        """The form with its condition spelt out, None if it is true: without one, rows that are
+        ordered by a column of the table replace those that are not newer by it."""
         stored = self.order_by in info.schema.names and self.order_by not in info.primary_key
         if self.when is not None or self.order_by is None or not stored:
-            return self
+            return replace(self, when=None) if _is_true(self.when) else self
         name = quoted(self.order_by)
         return replace(self, when=f"t.{name} IS NULL OR t.{name} <= s.{name}")
 
@@ -131,6 +131,10 @@ class RowForm:
                 "cast it first"
             )
         check_type(source.type, field, fill=self.missing == NULL)
+
+
+def _is_true(condition: str | None) -> bool:
+    return condition is not None and condition.strip().lower() == "true"
 
 
 class RowReader:

@@ -42,6 +42,26 @@ class StoredRows:
         self._key = list(info.primary_key)
         self._defaults = stored_defaults(info.schema)
 
+    def named(self, form: RowForm, lacking: Sequence[str]) -> list[str]:
+        """The columns that a comparison reads, and rows that lack some."""
+        return [*form.named("t", self._info.schema.names), *lacking]
+
+    def ahead(self, keys: Sequence[pa.Table], columns: Sequence[str]) -> StoredRows:
+        """The same for these keys, which are few and distinct, and are looked up at once."""
+        every = pa.concat_tables([table.select(self._key) for table in keys])
+        rows = self._get(every, list(dict.fromkeys([*self._key, *columns])))
+        codes = KeyCodes(key_column(rows.select(self._key).columns))
+        places = np.empty(codes.size, np.int64)
+        places[codes.codes] = np.arange(rows.num_rows)
+
+        def get(some: pa.Table, columns: Sequence[str]) -> pa.Table:
+            if not rows.num_rows:
+                return rows.select(list(columns))
+            _, code = codes.find(key_column(some.columns))
+            return rows.select(list(columns)).take(pa.array(places[code]))
+
+        return StoredRows(self._info, get)
+
     def compared(self, keys: pa.Table, form: RowForm) -> tuple[Mask, bool]:
         """Whether the row of each of these distinct keys is to be written, and whether the table
         has a row of any of them.

@@ -110,7 +110,8 @@ def test_equal_and_unknown_orders_are_replaced(table: Table, limits: StageLimits
     table.publisher().publish([stage(table, form, limits, rows([1, 2], 5, "again"))])
     assert {key: found(table)[key] for key in (1, 2)} == dict.fromkeys([1, 2], (5, "again"))
     always = RowForm(order_by="at", when="true")
-    table.publisher().publish([stage(table, always, limits, rows([2], 1, "corrected"))])
+    with patch.object(StoredRows, "compared", side_effect=AssertionError("nothing to look up")):
+        table.publisher().publish([stage(table, always, limits, rows([2], 1, "corrected"))])
     assert found(table)[2] == (1, "corrected")
 
 
@@ -164,6 +165,28 @@ def test_a_batch_that_lacks_a_column(table: Table, limits: StageLimits, missing:
         expected[key] = (5, "new", [f"m{key}"]) if kept else (None, "new", None)
     expected[31] = (77 if kept else None, "new", None)
     assert found(table) == expected
+
+
+@pytest.mark.parametrize("form", [RowForm(order_by="at"), RowForm(missing="keep")])
+def test_keys_of_a_small_batch_are_looked_up_together(table: Table, form: RowForm) -> None:
+    """Of all regions and tasks."""
+    publisher, before = table.publisher(), found(table)
+    asked: list[int] = []
+    get = publisher._get
+
+    def counted(keys: pa.Table, columns: Any) -> pa.Table:
+        asked.append(keys.num_rows)
+        return get(keys, columns)
+
+    publisher._get = counted
+    tasks = [{"id": [1, 11, 40], "at": [7] * 3}, {"id": [2, 22], "at": [7] * 2}]
+    for columns in tasks if form.order_by else ():
+        columns["val"] = ["new"] * len(columns["id"])
+    publisher.publish([stage(table, form, StageLimits(), columns) for columns in tasks])
+    assert asked == [5]
+    val = "new" if form.order_by else "old"
+    expected = before | dict.fromkeys([1, 2, 11, 22], (7, val))
+    assert found(table) == expected | {40: (7, val if form.order_by else None)}
 
 
 def test_large_parts_of_new_keys_stay_as_they_were_staged(table: Table) -> None:
