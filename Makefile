@@ -97,7 +97,7 @@ bench-peers: setup ## Do mixed work beside LanceDB, Delta, Iceberg, DuckDB, Duck
 	@$(BIN)/python -c '$(EXTRA_REQUIREMENTS)' bench | xargs -d '\n' $(BIN)/python -m pip install --quiet
 	@$(BIN)/python -m benchmarks.peers
 
-bench-spark: setup ## Measure Spark over tables against Spark over Parquet (two minutes)
+bench-spark: setup ## Measure Spark over tables against Spark over Parquet (ten minutes, with a JDK)
 	@$(BIN)/python -m benchmarks.spark
 
 size: setup ## Count lines of code by folder, and the calls and classes of warm operations

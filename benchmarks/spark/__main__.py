@@ -12,14 +12,19 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from benchmarks.__main__ import main
+from benchmarks.spark.way_in import micro_batch, way_in
 from benchmarks.spark.work import FULL, SMALL, Sizes, batch_write, reading, stream_write
 from benchmarks.support.result import Result
-from memwal_sql.spark import use_bundled_java
+from memwal_sql.spark import jar, use_bundled_java
 
 BENCHMARKS: Mapping[str, Callable[[SparkSession, Path, Sizes], Iterator[Result]]] = {
     "reading": reading,
     "batch-write": batch_write,
     "stream-write": stream_write,
+    "way-in": lambda spark, folder, sizes: (
+        result for rows in sizes.table for result in way_in(spark, folder, rows)
+    ),
+    "micro-batch": lambda spark, folder, _: micro_batch(spark, folder),
 }
 
 
@@ -32,19 +37,20 @@ def run(names: Iterable[str], folder: Path, small: bool, _: Console) -> list[Res
 
 @contextmanager
 def _local_spark(folder: Path) -> Iterator[SparkSession]:
-    """As many tasks at once as there are processors, in one JVM; workers are processes."""
+    """Two tasks at once, in one JVM; workers are processes."""
     use_bundled_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     settings = {
+        "spark.jars": jar(),
         "spark.driver.memory": "2g",
         "spark.ui.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
+        "spark.sql.shuffle.partitions": "2",
         "spark.local.dir": str(folder),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
-    builder = SparkSession.builder.master("local[*]").appName("memwal benchmarks")
+    builder = SparkSession.builder.master("local[2]").appName("memwal benchmarks")
     spark = builder.config(map=settings).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     try:

@@ -25,15 +25,16 @@ _PIECE_ROWS = 1_000_000
 
 @dataclass(frozen=True)
 class Sizes:
-    """Rows, rows a second, and seconds."""
+    """Rows, rows a second, and seconds; the rows of tables beside Parquet."""
 
     rows: int
     rate: int
     seconds: int
+    table: tuple[int, ...]
 
 
-FULL = Sizes(5_000_000, 20_000, 30)
-SMALL = Sizes(20_000, 1_000, 8)
+FULL = Sizes(5_000_000, 20_000, 30, (300_000, 3_000_000))
+SMALL = Sizes(20_000, 1_000, 8, (20_000,))
 
 
 def reading(spark: SparkSession, folder: Path, sizes: Sizes) -> Iterator[Result]:

@@ -89,12 +89,26 @@ class PinnedTable:
         regions = tuple(self._sources(base, region) for region in pinned.regions)
         return Snapshot(base.info, base.source, regions, pinned.regions_pruned)
 
-    def _sources(self, base: BaseTable, pinned: PinnedRegion) -> RegionSources:
-        manifest = pinned.manifest
+    def pruned(self, pinned: PinnedSnapshot, filters: Sequence[Predicate]) -> PinnedSnapshot:
+        """The snapshot without the regions that `filters` rule out, for a read of rows that meet
+        them: those of the base table that such a region would replace don't meet them either."""
+        base = self.base(pinned.version)
+        readers = [self._reader(base, region.manifest) for region in pinned.regions]
+        chosen = {reader.region_id for reader in by_filters(base.info, filters)(readers)}
+        regions = tuple(r for r in pinned.regions if r.manifest.region_id in chosen)
+        fewer = len(pinned.regions) - len(regions)
+        return PinnedSnapshot(pinned.version, regions, pinned.regions_pruned + fewer)
+
+    def _reader(self, base: BaseTable, manifest: RegionManifest) -> RegionReader:
         reader = self._regions.get(manifest.region_id)
         if reader is None:
             reader = RegionReader(self._context, manifest, base)
             self._regions[manifest.region_id] = reader
+        return reader
+
+    def _sources(self, base: BaseTable, pinned: PinnedRegion) -> RegionSources:
+        manifest = pinned.manifest
+        reader = self._reader(base, manifest)
         memtables = self._replayed(base, pinned, reader.name)
         sources = reader.sources(base, manifest, memtables)
         return RegionSources(reader.region_id, reader.name, reader.spec_id, reader.values, sources)

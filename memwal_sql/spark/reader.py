@@ -1,9 +1,9 @@
 """Batch reading: partitions of one pinned snapshot, each a plan of its own.
 
-Spark plans a Python source once for each relation, whatever statements use it and how often, so
-all of them see the snapshot of the first. What Spark would push into the reader for one use, 4.3
-applies to all others too, so nothing is taken over: every use has all rows, and Spark filters them.
-Option `filter` is part of the relation.
+Without the jar Spark plans a Python source once for each relation, whatever statements use it and
+how often, so all of them see the snapshot of the first. What Spark would push into the reader for
+one use, 4.3 applies to all others too, so nothing is taken over: every use has all rows, and Spark
+filters them. Option `filter` is part of the relation. With the jar `driver/scan` plans each use.
 
 The driver pins the snapshot and deals its parts out: the base table's fragments and the regions. A
 task masks its fragments by the keys of all regions, because any region may hold newer rows, and
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NoReturn, TypeVar
 
@@ -38,6 +39,7 @@ from memwal_sql.spark.options import Options
 from memwal_sql.spark.tables import pinned_table_of, table_of
 from memwal_sql.spark.types import as_spark, read_schema
 from memwal_sql.state.base_table import BaseTable
+from memwal_sql.table import Table
 from planner.model import Planner, Query, RegionSources, Snapshot
 from planner.plan import MAX_LOOKUP_KEYS
 from planner.predicates.expr import Predicate
@@ -119,11 +121,7 @@ class BatchReader(DataSourceReader):
         self._parallelism = parallelism
         self._filter = options.values.get("filter")
         table = table_of(options)
-        unknown = [name for name in schema.names if name not in table.schema.names]
-        if unknown:
-            raise InvalidCallError(
-                f"{options.uri} has no columns {unknown}; it has {table.schema.names}"
-            )
+        self._columns = columns_of(table, schema.names)
         self._table_schema = table.schema
 
     def partitions(self) -> Sequence[Share]:
@@ -131,54 +129,114 @@ class BatchReader(DataSourceReader):
         table = table_of(self._options)
         conditions = [] if self._filter is None else implied(self._filter, table.schema)
         pinned = table.pin(self._options.consistency, conditions)
-        keys = key_equalities(conditions, table.primary_key, table.schema)
-        if keys is not None and len(keys) <= MAX_LOOKUP_KEYS:
-            return [Share(pinned, whole=True)]
-        parts = parts_of(self._options, pinned)
-        return sliced_shares(pinned, parts, self._rows_a_task(sum(parts.values())))
-
-    def _rows_a_task(self, rows: int) -> int:
-        """How many of so many rows a task shall read: there are as many tasks as run at once, or
-        more where a task would have too much, unless they would have next to nothing."""
-        rows_a_task = self._options.number("rowsPerPartition")
-        if rows_a_task is not None:
-            return rows_a_task
-        columns = [self._table_schema.field(name) for name in self._schema.names]
-        size = rows * max(1, row_bytes(pa.schema(columns)))
-        tasks = min(-(-rows // _LEAST_ROWS), max(self._parallelism, -(-size // _TASK_BYTES)))
-        return max(1, -(-rows // max(1, tasks)))
+        shares, _ = shared_out(
+            self._options, table, pinned, conditions, self._columns, self._parallelism
+        )
+        return shares
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one share, in Spark's types.
 
         Raises SourceGoneError when files of the snapshot were collected since it was taken.
         """
-        if not isinstance(partition, Share):
-            return  # a table without rows and regions
-        try:
-            yield from self._rows(partition)
-        except SourceGoneError as error:  # to run the query again would not help here
-            raise SourceGoneError(_GONE.format(uri=self._options.uri)) from error
+        if isinstance(partition, Share):  # not so for a table without rows and regions
+            task = ReadTask(self._options, self._schema, self._table_schema, self._filter)
+            yield from task.rows(partition)
 
-    def _rows(self, partition: Share) -> Iterator[pa.RecordBatch]:
-        target = read_schema(self._schema)
-        rows = ShareTable(self._options, partition, self._table_schema)
-        share = rows.snapshot
-        if share.base is None and not any(region.sources for region in share.regions):
-            return  # what was in these regions' WALs were fences
-        names = tuple(self._schema.names)
-        filters = () if self._filter is None else pushed_filters(self._filter, rows.schema)
+
+def columns_of(table: Table, names: Sequence[str]) -> pa.Schema:
+    """The columns of these names. Raises InvalidCallError for names that the table lacks, as those
+    of a schema that is given to Spark may be."""
+    unknown = [name for name in names if name not in table.schema.names]
+    if unknown:
+        raise InvalidCallError(f"{table.uri} has no columns {unknown}; it has {table.schema.names}")
+    return pa.schema([table.schema.field(name) for name in names])
+
+
+def shared_out(
+    options: Options,
+    table: Table,
+    pinned: PinnedSnapshot,
+    conditions: Sequence[Predicate],
+    columns: pa.Schema,
+    parallelism: int,
+) -> tuple[list[Share], int]:
+    """The shares of a read of `columns`, and about how many rows they have.
+
+    They are as many as tasks run at once, or more where one would have too much, unless they would
+    have next to nothing. A lookup by key is one.
+    """
+    keys = key_equalities(conditions, table.primary_key, table.schema)
+    if keys is not None and len(keys) <= MAX_LOOKUP_KEYS:
+        return [Share(pinned, whole=True)], len(keys)
+    parts = parts_of(options, pinned)
+    rows = sum(parts.values())
+    rows_a_task = options.number("rowsPerPartition")
+    if rows_a_task is None:
+        size = rows * max(1, row_bytes(columns))
+        tasks = min(-(-rows // _LEAST_ROWS), max(parallelism, -(-size // _TASK_BYTES)))
+        rows_a_task = max(1, -(-rows // max(1, tasks)))
+    return sliced_shares(pinned, parts, rows_a_task), rows
+
+
+@dataclass(frozen=True)
+class ReadTask:
+    """What a task does with its share: `schema`'s columns of the rows that meet `filter`, and no
+    more than `limit`."""
+
+    options: Options
+    schema: StructType
+    table_schema: pa.Schema
+    filter: str | None
+    limit: int | None = None
+
+    def rows(self, share: Share) -> Iterator[pa.RecordBatch]:
+        """The rows, in Spark's types.
+
+        Raises SourceGoneError when files of the snapshot were collected since it was taken.
+        """
+        target = read_schema(self.schema)
+        with _gone(self.options):
+            rows = self._read(share, tuple(target.names))
+            for batch in _batches(rows, self.limit):
+                yield as_spark(batch, target)
+
+    def count(self, share: Share) -> int:
+        """The number of the rows, without reading them where the share knows it."""
+        with _gone(self.options):
+            rows = self._read(share, ())
+            if share.slice is None and isinstance(rows, Node) and rows.statistics.exact:
+                known = rows.statistics.num_rows
+                if known is not None:
+                    return known
+            return sum(batch.num_rows for batch in _batches(rows, None))
+
+    def _read(self, share: Share, names: tuple[str, ...]) -> Node | pa.RecordBatchReader:
+        """The plan over a share, or its rows if DataFusion has to filter them."""
+        table = ShareTable(self.options, share, self.table_schema)
+        if not table.snapshot.sources:  # what was in its regions' WALs were fences
+            return pa.table({name: [] for name in names}).to_reader()
+        filters = () if self.filter is None else pushed_filters(self.filter, table.schema)
         if filters is None:
-            consistency = self._options.consistency
-            reader = datafusion_scan(rows, names, str(self._filter), None, consistency)
-        else:
+            consistency = self.options.consistency
+            return datafusion_scan(table, names, str(self.filter), self.limit, consistency)
 
-            def planned(snapshot: Snapshot) -> Node:
-                return scan(Query(names, analyzed(filters, snapshot)), snapshot)
+        def planned(snapshot: Snapshot) -> Node:
+            return scan(Query(names, analyzed(filters, snapshot), self.limit), snapshot)
 
-            reader = stream(rows.planned(planned))
-        for batch in reader:
-            yield as_spark(batch, target)
+        return table.planned(planned)
+
+
+def _batches(rows: Node | pa.RecordBatchReader, limit: int | None) -> Iterator[pa.RecordBatch]:
+    yield from stream(rows, limit) if isinstance(rows, Node) else rows
+
+
+@contextmanager
+def _gone(options: Options) -> Iterator[None]:
+    try:
+        yield
+    except SourceGoneError as error:  # to run the query again would not help here
+        raise SourceGoneError(_GONE.format(uri=options.uri)) from error
 
 
 class ShareTable:

@@ -40,7 +40,7 @@ def test_searches_run(spark: SparkSession, uri: str, capsys: pytest.CaptureFixtu
                 {"id": 200, "vector": [0.1, 0.9], "body": "ahead"},
             ]
         )
-    exec(examples()[1], {"spark": spark, "uri": uri})
+    exec(examples()[2], {"spark": spark, "uri": uri})
     nearest, best = capsys.readouterr().out.split("_score")
     assert "a write" in nearest and "ahead" not in nearest and "ahead" in best
 
@@ -91,6 +91,13 @@ def test_the_example_runs(spark: SparkSession, uri: str, tmp_path: Path) -> None
     expected = {40: "a", 41: "a", 42: "b", 43: "a", 44: "a", 50: "b"}
     assert rows(load(spark, uri)) == expected
     assert mw.open_table(uri).check().ok
+
+
+@needs_jar
+def test_the_setting_of_the_jar_names_a_file() -> None:
+    names: dict[str, object] = {"SparkSession": SparkSession}
+    exec(examples()[1], names)
+    assert Path(str(names["jar"]())).is_file()  # type: ignore[operator]
 
 
 def test_flights_go_from_csv_into_a_table_and_come_out_equal(

@@ -89,24 +89,25 @@ def settings(spark: SparkSession, **given: str) -> Iterator[None]:
             spark.conf.set(name, str(kept))
 
 
-# Another library may have turned the hand-over of filters on.
+# Another library may have turned the hand-over of filters on. With the jar and without it.
 @pytest.mark.parametrize(
-    ("adaptive", "handed_over"), usual([("true", "true"), ("false", "false")], 1)
+    ("form", "adaptive", "handed_over"),
+    usual([(form, on, on) for on in ("true", "false") for form in ("memwal", "memwal_python")], 2),
 )
 def test_every_statement_sees_all_rows_at_every_use(
-    spark: SparkSession, rows: tuple[str, pa.Table], adaptive: str, handed_over: str
+    spark: SparkSession, rows: tuple[str, pa.Table], form: str, adaptive: str, handed_over: str
 ) -> None:
     uri, found = rows
     oracle = datafusion.SessionContext()
     oracle.from_arrow(found, "t")
-    load(spark, uri).createOrReplaceTempView("t")
+    spark.read.format(form).load(uri).createOrReplaceTempView("t")
     wrong = {}
     given = {
         "spark.sql.adaptive.enabled": adaptive,
         "spark.sql.python.filterPushdown.enabled": handed_over,
     }
     with settings(spark, **given):
-        for name, statement in usual([*STATEMENTS.items()], 5):
+        for name, statement in usual([*STATEMENTS.items()], 7):
             ours = Counter(map(tuple, spark.sql(statement).collect()))
             right = Counter(tuple(row.values()) for row in oracle.sql(statement).to_pylist())
             if ours != right:

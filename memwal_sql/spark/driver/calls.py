@@ -6,22 +6,14 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import IO, Any
 
 from pyspark.logger.worker_io import capture_outputs
 
 from memwal_sql.errors import MemWalError
+from memwal_sql.spark.driver.answer import Answer
 from memwal_sql.spark.driver.catalog import CATALOG
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What an operation returns: an object of JSON without the key `error`, and parts in bytes."""
-
-    json: Mapping[str, Any]
-    parts: Sequence[bytes] = ()
-
+from memwal_sql.spark.driver.scan import SCANS
 
 Operation = Callable[[Mapping[str, Any], Sequence[bytes]], Answer]
 
@@ -33,7 +25,8 @@ def _with_json_alone(operation: Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 OPERATIONS: Mapping[str, Operation] = {
-    name: _with_json_alone(operation) for name, operation in CATALOG.items()
+    **SCANS,
+    **{name: _with_json_alone(operation) for name, operation in CATALOG.items()},
 }
 
 

@@ -23,8 +23,7 @@ public final class MemwalSource implements TableProvider, DataSourceRegister {
 
   @Override
   public StructType inferSchema(CaseInsensitiveStringMap options) {
-    SparkVersion.check();
-    return python().inferSchema(options);
+    return MemwalTable.columns(options);
   }
 
   @Override

@@ -1,6 +1,8 @@
 package io.memwal.spark;
 
+import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.connector.catalog.CatalogV2Util;
@@ -13,19 +15,34 @@ import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** A table, or some of its columns. {@code options} are those of docs/spark.md, with the path. */
+/**
+ * A table, or some of its columns, in one state: the first use takes it, and all others read the
+ * same. {@code options} are those of docs/spark.md, with the path.
+ */
 class MemwalTable implements Table, SupportsRead, SupportsWrite {
+  private static final List<String> NOT_OF_ROWS = List.of("query", "changes", "metadata");
+
   private final String name;
   private final StructType schema;
   private final Map<String, String> options;
+  private final Map<CaseInsensitiveStringMap, byte[]> states = new HashMap<>();
 
   MemwalTable(String name, StructType schema, Map<String, String> options) {
     this.name = name;
     this.schema = schema;
     this.options = options;
+  }
+
+  /** The columns that a read with these options has. */
+  static StructType columns(CaseInsensitiveStringMap options) {
+    ObjectNode arguments = Python.arguments();
+    arguments.set("options", Python.object(options));
+    Python.Answer answer = Python.call("load_columns", arguments);
+    return (StructType) DataType.fromJson(answer.json().get("schema").asText());
   }
 
   @Override
@@ -51,7 +68,10 @@ class MemwalTable implements Table, SupportsRead, SupportsWrite {
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap given) {
     CaseInsensitiveStringMap all = with(given);
-    return ((SupportsRead) python(schema, all)).newScanBuilder(all);
+    if (NOT_OF_ROWS.stream().anyMatch(all::containsKey)) {
+      return ((SupportsRead) python(schema, all)).newScanBuilder(all);
+    }
+    return new MemwalScanBuilder(this, schema, all);
   }
 
   @Override
@@ -61,9 +81,21 @@ class MemwalTable implements Table, SupportsRead, SupportsWrite {
     return ((SupportsWrite) python(info.schema(), all)).newWriteBuilder(complete);
   }
 
-  private static Table python(StructType schema, CaseInsensitiveStringMap options) {
-    return MemwalSource.python()
-        .getTable(schema, new Transform[0], options.asCaseSensitiveMap());
+  /**
+   * Plans a scan, in the state that the first scan with these options has taken. The answer's first
+   * part is that state.
+   */
+  synchronized Python.Answer plan(CaseInsensitiveStringMap options, ObjectNode arguments) {
+    arguments.set("options", Python.object(options));
+    byte[] state = states.get(options);
+    Python.Answer answer =
+        Python.call("plan_scan", arguments, state == null ? List.of() : List.of(state));
+    states.putIfAbsent(options, answer.parts().get(0));
+    return answer;
+  }
+
+  static Table python(StructType schema, CaseInsensitiveStringMap options) {
+    return MemwalSource.python().getTable(schema, new Transform[0], options.asCaseSensitiveMap());
   }
 
   /** The table's options, and those of one use. */

@@ -38,6 +38,10 @@ final class Python {
     return JSON.createObjectNode();
   }
 
+  static ObjectNode object(Map<String, String> entries) {
+    return JSON.valueToTree(entries);
+  }
+
   /**
    * Runs an operation. Errors of the package become an AnalysisException with their message, others
    * a RuntimeException with the traceback.

@@ -1,0 +1,1 @@
+"""The jar, and formats without registration."""
