@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from exec_nodes.arrow.ffi_alignment import aligned
 from exec_nodes.base.threads import beyond_signals
 
 # Lance runs signal handlers (Ctrl-C) while it reads a stream, so streams are read in a thread
@@ -30,12 +31,13 @@ def batches_of(scanner: Any) -> Iterator[pa.RecordBatch]:
 
 @contextmanager
 def written(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatchReader]:
-    """The batches that Lance writes in the block. Errors of making a batch pass unchanged."""
+    """The batches that Lance writes in the block, in memory that it can read. Errors of making a
+    batch pass unchanged."""
     raised: list[BaseException] = []
 
     def kept() -> Iterator[pa.RecordBatch]:
         try:
-            yield from batches
+            yield from map(aligned, batches)
         except GeneratorExit:  # Lance has stopped
             raise
         except BaseException as error:

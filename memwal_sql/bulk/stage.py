@@ -22,6 +22,7 @@ from lance.fragment import write_fragments
 
 from exec_nodes.evolution.match import FIELD_ID_KEY
 from exec_nodes.evolution.project import numbered
+from exec_nodes.lance.reading import written
 from memwal_sql.bulk.rows import GIVEN, ORDER, RowForm, RowReader, newest
 from memwal_sql.errors import NotFoundError
 from memwal_sql.state.batch_marks import check_id
@@ -298,13 +299,15 @@ class FragmentStager(Stager):
         keys = self._put_keys(rows)
         base = self._writer.base
         kept = rows.drop_columns([TOMBSTONE, *_not_stored(rows)])
-        fragments = write_fragments(
-            pa.Table.from_arrays(kept.columns, schema=base.schema),
-            base,
-            mode="append",
-            data_storage_version=base.data_storage_version,
-            storage_options=self._writer.context.storage_options,
-        )
+        stored = pa.Table.from_arrays(kept.columns, schema=base.schema)
+        with written(base.schema, stored.to_batches()) as stream:
+            fragments = write_fragments(
+                stream,
+                base,
+                mode="append",
+                data_storage_version=base.data_storage_version,
+                storage_options=self._writer.context.storage_options,
+            )
         described = tuple(json.dumps(fragment.to_json()) for fragment in fragments)
         size = int(rows.nbytes)
         return StagedPiece(key, values, rows.num_rows, size, order=keys, fragments=described)

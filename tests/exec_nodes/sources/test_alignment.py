@@ -10,6 +10,8 @@ import pytest
 
 import memwal_sql as mw
 from exec_nodes.arrow.ffi_alignment import aligned
+from memwal_sql.bulk.rows import RowForm
+from memwal_sql.bulk.stage import StageLimits
 from tests.each import each
 from tests.model.process import Process
 from tests.model.writing import flush_rows, session_of
@@ -68,6 +70,21 @@ def test_misplaced_decimals_can_be_queried_and_flushed(kind: pa.DataType, tmp_pa
             assert found["v"].to_pylist() == [Decimal("-2.25")]
         writer.flush()
         assert table.get([1, 2, 3])["v"].to_pylist() == VALUES
+
+
+@each("kind", TYPES[:2])
+@each("size", [1, 1 << 40])
+def test_misplaced_decimals_can_replace_all_rows(
+    kind: pa.DataType, size: int, tmp_path: Path
+) -> None:
+    """As a task of Spark gets them: in data files that it writes itself, and in the driver's."""
+    uri = str(tmp_path / f"{kind.bit_width} {size}")
+    schema = pa.schema([pa.field("id", pa.int64()), pa.field("v", kind)])
+    table = mw.create_table(uri, schema, primary_key="id")
+    stager = table.stager("job", RowForm(), replaces=True)
+    stager._limits = StageLimits(generation=size)
+    table.replace_staged([stager.stage([_batch(kind, 8)])])
+    assert table.get([1, 2, 3])["v"].to_pylist() == VALUES
 
 
 @pytest.mark.parametrize("kind", TYPES[:2], ids=str)
