@@ -19,21 +19,21 @@ use crate::live::CHUNK;
 use crate::live::log::{Log, Part, newest};
 use crate::live::shared::Shared;
 
-/// So many rows of a log are looked through for a value; if there are more, the chunk takes them in.
+/// The most rows of a log that are searched for a value; if it has more, the chunk takes them in.
 const SEARCHED: usize = 4_096;
 
 /// How values are kept.
 #[derive(Clone, Copy)]
 enum Form {
     Bits,
-    /// So many bytes each.
+    /// This many bytes a value.
     Bytes(usize),
-    /// Arrow arrays, made again to change them.
+    /// Arrow arrays, which are made again for each change.
     Arrays,
 }
 
 impl Form {
-    /// None for types whose columns are not kept.
+    /// The form of a type's values; None for types whose columns are not kept.
     fn of(kind: &DataType) -> Option<Self> {
         let kept = |kind: &DataType| Self::of(kind).is_some();
         let nested = match kind {
@@ -54,11 +54,11 @@ impl Form {
 }
 
 pub struct Column {
-    /// Its place in sources.
+    /// Its number in the schema, and in sources.
     number: usize,
     kind: DataType,
     form: Form,
-    /// Whether all values that are not in the log are here.
+    /// Whether it has all values that are not in the log.
     pub loaded: bool,
     chunks: Vec<Mutex<Chunk>>,
 }
@@ -68,7 +68,7 @@ struct Chunk {
     cursor: usize,
     rows: usize,
     values: Values,
-    /// What was lent last, of so many holes made and filled.
+    /// The array that was lent last, and how many holes had been made and filled by then.
     lent: Option<(usize, ArrayRef)>,
 }
 
@@ -101,7 +101,7 @@ impl Column {
         Mutex::new(Chunk { cursor, rows: 0, values, lent: None })
     }
 
-    /// Add chunks without values until there are so many.
+    /// Add chunks without values until there are this many.
     pub fn grow(&mut self, chunks: usize) {
         while self.chunks.len() < chunks {
             self.chunks.push(self.chunk(0));
@@ -132,8 +132,8 @@ impl Column {
         self.chunks[chunk].get_mut().unwrap_or_else(PoisonError::into_inner).cursor
     }
 
-    /// The values of the first places of a chunk, as the whole log has them, less those in holes, of
-    /// which so many were made and filled by now.
+    /// The values of the first places of a chunk after its whole log, without those in holes. The
+    /// pair says how many holes were made and filled by now, and which places have a row.
     pub fn array(
         &self,
         chunk: usize,
@@ -151,7 +151,7 @@ impl Column {
         Ok(lent)
     }
 
-    /// Let a chunk have what the whole log has.
+    /// Take the whole log into a chunk.
     pub fn settle(&self, chunk: usize, log: &Log, rows: usize) -> Result<()> {
         self.take_in(&mut locked(&self.chunks[chunk]), log, rows)
     }
@@ -281,7 +281,7 @@ impl Column {
         Ok(made.freeze())
     }
 
-    /// The bytes of the values of so many rows.
+    /// The bytes of the values of this many rows.
     fn size(&self, rows: usize) -> usize {
         match self.form {
             Form::Bytes(width) => rows * width,
@@ -304,13 +304,13 @@ impl Column {
     }
 }
 
-/// Values of a chunk, less those in holes.
+/// The values of a chunk without those in holes.
 pub fn without_holes(values: ArrayRef, live: Option<&BooleanArray>) -> Result<ArrayRef> {
     live.map_or(Ok(Arc::clone(&values)), |live| filter(&values, live))
 }
 
-/// What values that are lent take of their own: nothing unless there are fewer than places, which
-/// makes them a copy.
+/// The bytes that lent values take besides the column's: none, unless they are fewer than the places
+/// and so a copy.
 pub fn copied_bytes(lent: &ArrayRef, places: usize) -> usize {
     if lent.len() < places { lent.get_array_memory_size() } else { 0 }
 }

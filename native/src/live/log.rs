@@ -14,7 +14,7 @@ const OF_PART: usize = size_of::<Part>() + 32;
 
 /// Some columns of rows as they were written.
 pub struct Source {
-    /// With their numbers.
+    /// The columns, with their numbers in the schema.
     columns: Box<[(usize, ArrayData)]>,
     size: usize,
     held: Arc<AtomicUsize>,
@@ -86,7 +86,7 @@ impl Log {
         self.first + self.parts.len()
     }
 
-    /// Those from `cursor` on.
+    /// The parts from `cursor` on.
     pub fn since(&self, cursor: usize) -> &[Part] {
         &self.parts[cursor - self.first..]
     }
@@ -95,7 +95,7 @@ impl Log {
         self.parts.push(part);
     }
 
-    /// Forget those before `cursor`.
+    /// Forget the parts before `cursor`.
     pub fn forget(&mut self, cursor: usize) {
         self.parts.drain(..cursor - self.first);
         self.first = cursor;

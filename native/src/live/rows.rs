@@ -21,27 +21,27 @@ use crate::live::log::{Log, copied, parts};
 use crate::rows::encoded::{Key, Keys};
 
 const NONE: u32 = u32::MAX;
-/// So many places have a range of keys together.
+/// The number of places that share a range of keys.
 const BLOCK: usize = 1 << 12;
-/// So many keys are looked for together: what that reads fits into the first cache.
+/// The number of keys that are looked for together: what that reads fits into the first cache.
 const TOGETHER: usize = 128;
 
 pub struct Rows {
     schema: SchemaRef,
-    /// The column that the index has.
+    /// The key column, if the index has its values.
     key: Option<usize>,
     index: Index,
-    /// By number in the schema; None for those that are not kept.
+    /// Columns by their numbers in the schema; None for those that are not kept.
     columns: Vec<Option<Column>>,
     chunks: Vec<Chunk>,
-    /// Places; those without a row are in `holes` too.
+    /// The number of places, with those in `holes`, which have no row.
     count: usize,
     holes: Vec<u32>,
     /// Bytes that the log holds.
     logged: Arc<AtomicUsize>,
 }
 
-/// A chunk beside its values.
+/// What a chunk has besides its values.
 #[derive(Default)]
 struct Chunk {
     log: Log,
@@ -52,7 +52,7 @@ struct Chunk {
     changes: usize,
     /// The key column as it was lent last.
     keys: OnceLock<ArrayRef>,
-    /// The keys that each block of places has, or has had, are in here.
+    /// For each block of places a range with all keys that it has or has had.
     ranges: [Range; CHUNK / BLOCK],
 }
 
@@ -77,7 +77,7 @@ impl Range {
         self.greatest = self.greatest.max(key);
     }
 
-    /// What is in both.
+    /// The keys in both ranges.
     pub fn within(self, other: Self) -> Self {
         let least = self.least.max(other.least);
         Self { least, greatest: self.greatest.min(other.greatest) }
@@ -129,8 +129,8 @@ impl Rows {
         self.key == Some(column) || matches!(&self.columns[column], Some(column) if column.loaded)
     }
 
-    /// Keep what comes from now on of a column; what is there already is to be loaded. Whether
-    /// columns of its type are kept.
+    /// Keep the values of a column from now on; those of existing rows are to be loaded. Returns
+    /// whether columns of its type are kept.
     pub fn admit(&mut self, number: usize) -> bool {
         if self.key == Some(number) || self.columns[number].is_some() {
             return true;
@@ -216,7 +216,7 @@ impl Rows {
         Ok(())
     }
 
-    /// By chunk, the places in it that rows have, and these rows.
+    /// For each chunk, places in it, and the rows at these places.
     fn sets(&self, places: &[u32]) -> Vec<Vec<(u16, u32)>> {
         let chunk = |place: u32| (place as usize / CHUNK).min(self.chunks.len());
         let mut counts = vec![0; self.chunks.len() + 1];
@@ -283,14 +283,14 @@ impl Rows {
         unset_bit(&mut chunk.live, place as usize % CHUNK);
     }
 
-    /// Forget what all columns have of a chunk's log.
+    /// Forget the part of a chunk's log that all columns have taken in.
     fn forget(&mut self, chunk: usize) {
         let log = &mut self.chunks[chunk].log;
         let cursors = self.columns.iter_mut().flatten().map(|column| column.cursor(chunk));
         log.forget(cursors.min().unwrap_or(log.end()));
     }
 
-    /// Values of some columns of rows that were there when these were admitted, and their keys.
+    /// Take values of rows that existed when their columns were admitted, with the keys of the rows.
     pub fn load(&self, numbers: &[usize], values: &RecordBatch, keys: &Keys) -> Result<()> {
         self.check(keys)?;
         let places: Vec<_> = self.find(keys).map(|place| place.unwrap_or(NONE)).collect();
@@ -306,7 +306,7 @@ impl Rows {
         Ok(())
     }
 
-    /// All values of a column are there that were to be loaded.
+    /// Note that all values of a column that were to be loaded are there.
     pub fn loaded(&mut self, number: usize) {
         self.columns[number].iter_mut().for_each(|column| column.loaded = true);
     }
