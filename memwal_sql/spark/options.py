@@ -146,9 +146,10 @@ def parse_options(options: Mapping[str, str], allowed: tuple[str, ...], use: str
 def _unknown(key: str, allowed: tuple[str, ...], use: str, elsewhere: str | None) -> str:
     if key.lower() in _OF_CATALOGS:
         return (
-            f"{key!r} is of a table in a catalog, and Spark has no catalog for sources in Python: "
-            "instead of CREATE TABLE and saveAsTable, pass the table's URI to load() and save(), "
-            "or run CREATE TEMPORARY VIEW name USING memwal OPTIONS (path '...')"
+            f"{key!r} is of a table in Spark's own catalog, which does not take this format: "
+            "CREATE TABLE and saveAsTable need the jar's catalog (spark.sql.catalog.NAME is "
+            "io.memwal.spark.MemwalCatalog); without it pass the table's URI to load() and "
+            "save(), or run CREATE TEMPORARY VIEW name USING memwal OPTIONS (path '...')"
         )
     if elsewhere is not None:
         return f"option {elsewhere!r} means nothing to {use}; it takes {sorted(allowed)}"
