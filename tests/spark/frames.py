@@ -1,8 +1,9 @@
-"""Writing and reading tables by Spark, in one line."""
+"""Writing and reading tables by Spark, in one line, and settings for a while."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -49,3 +50,15 @@ def refusal(call: Callable[[], Any]) -> str:
     with pytest.raises(PySparkException) as caught:
         call()
     return str(caught.value)
+
+
+@contextmanager
+def settings(spark: SparkSession, **given: str) -> Iterator[None]:
+    before = {name: spark.conf.get(name) for name in given}
+    for name, value in given.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, kept in before.items():
+            spark.conf.set(name, str(kept))

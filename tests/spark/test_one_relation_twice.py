@@ -7,8 +7,6 @@ reader would be missing from the others. What DataFusion says of the same rows i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import datafusion
@@ -18,7 +16,7 @@ from pyspark.sql import SparkSession
 
 import memwal_sql as mw
 from tests.soak import usual
-from tests.spark.frames import load
+from tests.spark.frames import load, settings
 
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string(), "n": pa.int64()})
 STATEMENTS = {
@@ -75,18 +73,6 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, pa.Table]:
             if val == "a":
                 table.merge()
     return uri, table.scan().read_all()
-
-
-@contextmanager
-def settings(spark: SparkSession, **given: str) -> Iterator[None]:
-    before = {name: spark.conf.get(name) for name in given}
-    for name, value in given.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, kept in before.items():
-            spark.conf.set(name, str(kept))
 
 
 # Another library may have turned the hand-over of filters on. With the jar and without it.
