@@ -58,6 +58,7 @@ class TableHandle:
         self.context = context
         self._moment = moment or {}
         self._pinned = pinned
+        self._fixed = fixed
         self.tracker = BaseTracker(context, base)
         if pinned and fixed is None:
             check_whole(context, base)

@@ -395,10 +395,17 @@ class Table(TableHandle):
         )
 
     def change_offsets(self) -> dict[str, list[int]]:
-        """The place after everything written so far, `[position, generation]` by region id."""
-        from memwal_sql.read.changes.feed import change_offsets
+        """The place after everything written so far, `[position, generation]` by region id.
 
-        self.check_present("follow changes")
+        Of a handle on a checkpoint or a time, the place after everything that this state has: who
+        has read its rows, and follows from there, misses no change and gets none twice. Raises
+        InvalidCallError for a version, whose place is not known.
+        """
+        from memwal_sql.read.changes.feed import change_offsets, past_offsets
+
+        if self._fixed is not None:
+            return past_offsets(self.context, self.tracker.loaded, self._fixed.pin())
+        self.check_present("say where its changes end, as one of a checkpoint or a time can")
         base = self.collector.versions.not_below_watermarks(self.tracker.latest())
         return change_offsets(self.context, base, self.collector.registry)
 

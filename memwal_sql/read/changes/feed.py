@@ -7,9 +7,10 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from memwal_sql.errors import InvalidCallError
+from memwal_sql.errors import ChangesCollectedError, InvalidCallError, TornEntryError
 from memwal_sql.read.changes.offsets import BEGINNING, ChangeOffset, Offsets, Place, parse_place
 from memwal_sql.read.changes.region_feed import RegionChanges, feed_schema
+from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot
 from memwal_sql.read.region import RegionReader
 from memwal_sql.read.registry import RegionRegistry
 from memwal_sql.state.base_table import BaseTable
@@ -62,6 +63,35 @@ def change_offsets(
         end = RegionChanges(context, region, base, ()).end()
         ends[str(region.region_id)] = [end.position, end.generation or 0]
     return ends
+
+
+def past_offsets(
+    context: TableContext, base: BaseTable, state: PinnedSnapshot
+) -> dict[str, list[int]]:
+    """The places after everything that a past state has."""
+    return {
+        str(region.manifest.region_id): [
+            region.wal_end - 1,
+            _last_generation(context, base, region),
+        ]
+        for region in state.regions
+    }
+
+
+def _last_generation(context: TableContext, base: BaseTable, region: PinnedRegion) -> int:
+    manifest, wal = region.manifest, context.wal(region.manifest.region_id, base.stored)
+    for position in range(region.wal_end - 1, manifest.replay_after_wal_entry_position, -1):
+        try:
+            entry = wal.read(position)
+        except TornEntryError:
+            continue
+        if entry is None:
+            raise ChangesCollectedError(
+                f"{wal.path(position)}, which the state has, was collected since: make a checkpoint"
+            )
+        if not entry.is_fence:
+            return entry.generation or manifest.current_generation
+    return manifest.current_generation - 1
 
 
 def _stream(

@@ -185,6 +185,24 @@ def merge_and_erase_progress(table: Any) -> None:
         commit_details(older, details)
 
 
+def test_a_past_state_says_where_the_changes_after_it_begin(table: Any) -> None:
+    with table.writer() as writer:
+        writer.upsert(rows((1, 1)))
+        writer.flush()
+        writer.upsert(rows((1, 2)))
+        table.checkpoint("start")
+        writer.upsert(rows((1, 3)))
+        writer.flush()
+    table.merge()
+    table.collect_garbage(older_than=ALL)
+    state = table.as_of(checkpoint="start")
+    assert state.to_arrow(["n"]).to_pylist() == [{"n": 2}]
+    assert old(table, after=state.change_offsets()) == [("upsert", 1, 3, 2)]
+    version = table.as_of(version=table.snapshot_regions())
+    with pytest.raises(mw.InvalidCallError, match="can't say where its changes end"):
+        version.change_offsets()
+
+
 class Follower:
     """Keeps the rows, and a sum, by the changes of a table, and checks each old row."""
 
@@ -227,10 +245,13 @@ class Follower:
             self.offsets[row["_region"]] = [row["_position"], row["_generation"]]
 
     def begin(self) -> None:
-        """Begin with all rows; nobody writes meanwhile."""
+        """Begin with all rows of a checkpoint, and follow from there."""
         self.anew += 1
-        self.offsets = self.table.change_offsets()
-        self.rows = {r["id"]: r["n"] for r in self.table.to_arrow(["id", "n"]).to_pylist()}
+        name = f"follower{self.anew}"
+        self.table.checkpoint(name)
+        state = self.table.as_of(checkpoint=name)
+        self.offsets = state.change_offsets()
+        self.rows = {r["id"]: r["n"] for r in state.to_arrow(["id", "n"]).to_pylist()}
         self.sum = sum(self.rows.values())
 
 
