@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from memwal_sql.cli.options import Output, OutputOption, StorageOptions, Uri, op
 from memwal_sql.cli.output import cell_text, print_line, show_json
 from memwal_sql.cli.sinks import replaced_file
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.read.changes.old_rows import BEFORE
 from memwal_sql.read.changes.region_feed import DELETE, FEED_FIELDS
 from memwal_sql.table import Table
 from memwal_sql.view.texts import visible
@@ -38,6 +40,9 @@ def tail(
     column: Annotated[
         list[str] | None, typer.Option("--column", help="Only this column; may be repeated.")
     ] = None,
+    old_rows: Annotated[
+        bool, typer.Option("--old-rows", help="Also the row that a change replaced or deleted.")
+    ] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more.")] = False,
     interval: Annotated[float, typer.Option(min=0, help="Seconds between two looks.")] = 1.0,
     looks: Annotated[int | None, typer.Option(min=1, help="End after so many looks.")] = None,
@@ -50,7 +55,7 @@ def tail(
     names = column or None
     rounds = 0
     while True:
-        for batch in table.changes(region, after=places, columns=names):
+        for batch in table.changes(region, after=places, columns=names, old_rows=old_rows):
             _print(batch, output)
             places = _reached(places, batch)
             if offsets is not None:
@@ -105,6 +110,12 @@ def _print(batch: pa.RecordBatch, output: Output) -> None:
             continue
         change, region, position, generation, transaction = (row.pop(name) for name in _OWN)
         shown = {k: v for k, v in row.items() if change != DELETE or v is not None}
-        values = " ".join(f"{visible(k)}={cell_text(v)}" for k, v in shown.items())
+        before = shown.pop(BEFORE, None)
+        values = _values(shown)
+        values += "" if before is None else f" _before: {_values(before)}"
         values += "" if transaction is None else f" _transaction={transaction}"
         print_line(f"{region[:8]} {position}.{generation} {change} {values}")
+
+
+def _values(row: Mapping[str, Any]) -> str:
+    return " ".join(f"{visible(name)}={cell_text(value)}" for name, value in row.items())

@@ -32,7 +32,14 @@ READ = (
     "metadata",
     "rowsPerPartition",
 )
-STREAM_READ = ("changes", "columns", "startingFrom", "maxRowsPerBatch", "checkpointLocation")
+STREAM_READ = (
+    "changes",
+    "columns",
+    "oldRows",
+    "startingFrom",
+    "maxRowsPerBatch",
+    "checkpointLocation",
+)
 _ROWS = (
     "primaryKey",
     "regions",

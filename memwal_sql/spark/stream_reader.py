@@ -21,6 +21,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.read.changes.old_rows import BEFORE
 from memwal_sql.read.changes.region_feed import FEED_FIELDS, feed_schema
 from memwal_sql.spark.options import Options
 from memwal_sql.spark.tables import table_of
@@ -29,13 +30,19 @@ from memwal_sql.spark.types import as_spark, read_schema
 Offset = dict[str, str]
 Places = dict[str, list[int]]
 _FEED = tuple(field.name for field in FEED_FIELDS)
-STARTS = ("earliest", "latest")
+EARLIEST = "earliest"
+LATEST = "latest"
 
 
 def stream_schema(options: Options) -> pa.Schema:
-    """The columns of the feed: the table's or those of option `columns`, and the feed's own."""
+    """The columns of the feed: the table's or those of option `columns`, the feed's own, and with
+    option `oldRows` a struct of the former."""
     info = table_of(options).info
-    return feed_schema(info, options.names("columns") or info.schema.names)
+    return feed_schema(info, _columns(options), old_rows=options.flag("oldRows", False))
+
+
+def _columns(options: Options) -> Sequence[str]:
+    return options.names("columns") or table_of(options).info.schema.names
 
 
 @dataclass(frozen=True)
@@ -59,10 +66,14 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Places | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802
-        """The beginning of every region, or with `startingFrom=latest` its current end."""
-        if self._options.choice("startingFrom", STARTS, "earliest") == "latest":
-            return _offset(table_of(self._options).change_offsets())
-        return {}
+        """Option `startingFrom`: the beginning of every region, its current end, or its end at a
+        checkpoint. Raises InvalidCallError for another name."""
+        start = self._options.values.get("startingFrom", EARLIEST)
+        if start.lower() == EARLIEST:
+            return {}
+        table = table_of(self._options)
+        past = table if start.lower() == LATEST else table.as_of(checkpoint=start)
+        return _offset(past.change_offsets())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Option `maxRowsPerBatch`."""
@@ -103,8 +114,11 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not isinstance(partition, RegionRange):
             return
         target = read_schema(self._schema)
-        names = [name for name in self._schema.names if name not in _FEED]
-        for batch in _changes(self._options, partition, names):
+        names: Sequence[str] = [name for name in self._schema.names if name not in _FEED]
+        old_rows = BEFORE in names
+        if old_rows:
+            names = _columns(self._options)
+        for batch in _changes(self._options, partition, names, old_rows=old_rows):
             yield as_spark(batch.select(target.names), target)
 
     def _within(self, start: Places, ends: Places, rows: int) -> Places:
@@ -129,9 +143,15 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return limited
 
 
-def _changes(options: Options, span: RegionRange, columns: Sequence[str]) -> pa.RecordBatchReader:
+def _changes(
+    options: Options, span: RegionRange, columns: Sequence[str], *, old_rows: bool = False
+) -> pa.RecordBatchReader:
     return table_of(options).changes(
-        region=span.region, after=list(span.after), until=list(span.until), columns=columns
+        region=span.region,
+        after=list(span.after),
+        until=list(span.until),
+        columns=columns,
+        old_rows=old_rows,
     )
 
 

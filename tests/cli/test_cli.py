@@ -243,6 +243,8 @@ def test_the_tail_prints_changes_and_goes_on(table: Any, tmp_path: Path) -> None
     assert len(lines) == 12
     assert any(re.fullmatch(r"[0-9a-f]{8} \d+\.2 upsert id=1 n=100", line) for line in lines)
     assert any(re.fullmatch(r"[0-9a-f]{8} \d+\.2 delete id=2", line) for line in lines)
+    old = call("tail", table.uri, "--old-rows").splitlines()
+    assert any(re.fullmatch(r".* upsert id=1 n=100 _before: id=1 n=1", line) for line in old), old
     upsert_rows(table, rows((7, 8)))
     new = call("tail", table.uri, "--offsets", places, "--output", "json").splitlines()
     assert [json.loads(one)["id"] for one in new] == [7]

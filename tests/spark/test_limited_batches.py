@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 
@@ -41,3 +42,21 @@ def test_a_published_generation_larger_than_the_limit_stops_no_stream(tmp_path: 
         batches += 1
     assert sorted(read) == list(range(-1, 40_000))
     assert batches > 2
+
+
+def test_a_stream_begins_after_the_rows_of_a_checkpoint(tmp_path: Path) -> None:
+    table = mw.create_table(str(tmp_path / "table"), SCHEMA, primary_key="id")
+    with table.writer() as writer:
+        writer.upsert({"id": [1]})
+        table.checkpoint("start")
+        writer.upsert({"id": [2]})
+    fields = StructType([StructField("id", LongType())])
+    starts = {"start": [2], "latest": [], "earliest": [1, 2]}
+    for name, expected in starts.items():
+        reader = ChangeReader(Options(table.uri, {"startingFrom": name}), fields)
+        offset = reader.initialOffset()
+        parts = reader.partitions(offset, reader.latestOffset(offset, ReadMaxRows(10)))
+        batches = [batch for part in parts for batch in reader.read(part)]
+        assert [key for batch in batches for key in batch.column(0).to_pylist()] == expected
+    with pytest.raises(mw.InvalidCallError, match="no checkpoint 'another'"):
+        ChangeReader(Options(table.uri, {"startingFrom": "another"}), fields).initialOffset()

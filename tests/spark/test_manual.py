@@ -100,6 +100,40 @@ def test_the_setting_of_the_jar_names_a_file() -> None:
     assert Path(str(names["jar"]())).is_file()  # type: ignore[operator]
 
 
+def test_totals_are_kept_exactly_once(spark: SparkSession, uri: str, tmp_path: Path) -> None:
+    """Over updates, deletes, a merge, restarts, and a batch that runs again once it is written."""
+    order = pa.schema({"id": pa.int64(), "customer": pa.string(), "cents": pa.int64()})
+    total = pa.schema({"customer": pa.string(), "orders": pa.int64(), "cents": pa.int64()})
+    orders = mw.create_table(uri, order, "id", [mw.bucket("id", 2)])
+    totals = mw.create_table(f"{uri}-totals", total, "customer")
+    checkpoint = tmp_path / "checkpoint"
+    (recipe,) = [b.text for b in blocks("docs/recipes/totals.md") if b.language == "pyspark"]
+    names = {"spark": spark, "orders": uri, "totals": totals.uri, "folder": str(checkpoint)}
+
+    def follow() -> None:
+        exec(recipe, dict(names))
+        held = (
+            orders.to_arrow().group_by("customer").aggregate([([], "count_all"), ("cents", "sum")])
+        )
+        expected = {
+            row["customer"]: (row["count_all"], row["cents_sum"]) for row in held.to_pylist()
+        }
+        found = {r["customer"]: (r["orders"], r["cents"]) for r in totals.to_arrow().to_pylist()}
+        assert found == expected
+
+    with orders.writer() as writer:
+        writer.upsert([{"id": i, "customer": f"c{i % 3}", "cents": i} for i in range(20)])
+        follow()
+        for note in ("0", ".0.crc"):
+            (checkpoint / "commits" / note).unlink()
+        writer.upsert([{"id": i, "customer": "c0", "cents": 7 * i} for i in range(0, 20, 2)])
+        writer.delete([{"id": i} for i in range(1, 20, 3)])
+        writer.flush()
+        orders.merge()
+        writer.delete([{"id": i} for i in range(2, 20, 3)])
+        follow()
+
+
 def test_flights_go_from_csv_into_a_table_and_come_out_equal(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -264,9 +264,9 @@ class OldRows:
     def _collected(self, place: ChangeOffset) -> ChangesCollectedError:
         return ChangesCollectedError(
             f"region {self._region.name}: the old rows of the changes after WAL position "
-            f"{place.position} were collected, the changes themselves are there: go on without old "
-            "rows, or begin again: take table.change_offsets(), then the rows of table.scan(), and "
-            "go on from there"
+            f"{place.position} were collected: begin again with the rows of a checkpoint, made by "
+            "table.checkpoint(name) and read by table.as_of(checkpoint=name), and go on from its "
+            "change_offsets()"
         )
 
 
