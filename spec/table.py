@@ -127,6 +127,17 @@ CONFIGURATIONS: Mapping[str, Configuration] = {
             "putWins": "Acked",
         },
     ),
+    "Merge": Configuration(
+        "Merge",
+        {
+            "noFence": "Right",
+            "noMark": "Right",
+            "noRenew": "Right",
+            "noDetails": "Right",
+            "onlyChanged": "Right",
+            "restoreAnyway": "Right",
+        },
+    ),
     "Turns": Configuration(
         "Turns",
         {
