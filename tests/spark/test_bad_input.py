@@ -114,6 +114,8 @@ READS: list[tuple[dict[str, str], str]] = [
     ({"version": "first"}, "has no tag 'first'; it has []"),
     ({"version": "1", "timestamp": "2026-01-01T00:00:00Z"}, "give one of version, timestamp"),
     ({"timestamp": "2026-01-01"}, "time zone"),
+    ({"versionAsOf": "1"}, "did you mean 'version'?"),
+    ({"timestampAsOf": "2026-01-01"}, "did you mean 'timestamp'?"),
     ({"metadata": "facts"}, "metadata='facts' must be one of ['regions', "),
     ({"metadata": "files", "version": "1"}, "['version'] have no meaning with metadata"),
     ({"version": "99"}, "has no version 99"),
