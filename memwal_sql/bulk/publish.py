@@ -3,7 +3,8 @@
 The publisher is a writer like any other: it claims the regions, so a writer that is alive elsewhere
 is fenced and says so. It never claims a region a second time within one batch: who is fenced in the
 middle of one reports it. Claims are kept from batch to batch for as long as nobody else takes the
-regions, so that a stream leaves one fence and not one a batch.
+regions, so that a stream leaves one fence and not one a batch. A commit of generations ends its
+claim: the next epoch shows transactions that began before it that the region was written.
 
 What the table has decides about some rows: whether they replace it, and the values of columns that
 they lack. It is read between the claims and the first row that is written, so that it is exact.
@@ -234,6 +235,7 @@ class Publisher:
         else:
             self._flush(writer)
             writer.add_generations(partial(self._generations, writer, part.batch), mark)
+            note_claim(self._context.identity, writer.region_id, writer.epoch + 1)
 
     def _generations(
         self, writer: RegionWriter, batch: RegionBatch, number: int

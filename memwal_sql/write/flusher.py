@@ -219,10 +219,10 @@ class RegionFlusher:
         return self._write(self._claim.region_id, generation, rows)
 
     def add(self, written: Sequence[FlushedGeneration], published: Mapping[str, int]) -> None:
-        """Add generations that hold these staged batches, after all that were submitted. Raises as
-        `commit_flush`."""
+        """Add generations that hold these staged batches, after all that were submitted, and end
+        the claim in the same commit. Raises as `commit_flush`."""
         with self._commit_lock:
-            self._commit_all(written, published=published)
+            self._commit_all(written, published=published, ends_claim=True)
 
     def _commit(self, flush: _Flush, written: FlushedGeneration) -> None:
         replayed = flush.replayed
@@ -298,6 +298,7 @@ def commit_flush(
     published: Mapping[str, int] | None = None,
     last_transaction: int = 0,
     transactions: Sequence[TransactionName] = (),
+    ends_claim: bool = False,
     check: Callable[[], None] = lambda: None,
     merged: int = 0,
 ) -> RegionManifest:
@@ -311,10 +312,11 @@ def commit_flush(
     `last_position` is the position of the last WAL entry whose rows they hold, 0 for rows that were
     never in the WAL; `published` are the staged batches that they hold; `last_transaction` is the
     position of their last committed intent, and `transactions` are those that they have rows of;
-    `merged` is the last generation of the region in a base version. Raises FencedError when the
-    claim is lost, TableReplacedError when the region is gone or the first of them is merged there,
-    and RepairError when the region's current generation is not the first of them; calling again
-    after another error, such as OutcomeUnknownError, is safe.
+    with `ends_claim` the epoch rises too, which shows rows that are in no log to who compares the
+    end of the log and the epoch; `merged` is the last generation of the region in a base version.
+    Raises FencedError when the claim is lost, TableReplacedError when the region is gone or the
+    first of them is merged there, and RepairError when the region's current generation is not the
+    first of them; calling again after another error, such as OutcomeUnknownError, is safe.
     """
     first, last = flushed[0], flushed[-1]
 
@@ -330,6 +332,7 @@ def commit_flush(
             )
         check_progress(manifests, latest, merged)
         return {
+            "writer_epoch": claim.epoch + ends_claim,
             "current_generation": last.generation + 1,
             "replay_after_wal_entry_position": max(
                 last_position, latest.replay_after_wal_entry_position

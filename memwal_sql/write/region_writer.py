@@ -100,9 +100,10 @@ class RegionWriter(GroupCommit):
     def add_generations(
         self, make: Callable[[int], Sequence[FlushedGeneration]], staged: BatchMark | None = None
     ) -> None:
-        """Add the generations that `make` writes, from a number on, in one manifest commit. They
-        were `staged` as a batch, if they were. All MemTables are flushed, and nobody else writes
-        with this writer meanwhile. Raises as `commit_flush`, and after that takes no more rows.
+        """Add the generations that `make` writes, from a number on, in one manifest commit, which
+        ends the claim: the writer takes no more rows. They were `staged` as a batch, if they were.
+        All MemTables are flushed, and nobody else writes with this writer meanwhile. Raises as
+        `commit_flush`.
         """
         first = self._generations.active.memtable.generation
         try:
@@ -115,6 +116,8 @@ class RegionWriter(GroupCommit):
             raise
         with self._lock:
             self._generations.go_on_at(first + len(made))
+        if made:
+            self.stop(FencedError(f"region {self.region_id}: {_ENDED}"))
 
     @property
     def end(self) -> int:
@@ -333,6 +336,9 @@ class RegionWriter(GroupCommit):
             else:
                 self._fail(error)
             self._changed.tell()
+
+
+_ENDED = "the claim ended with rows that are in no log: open a new writer"
 
 
 def landed_cuts(cuts: Mapping[RegionWriter, Cut]) -> dict[RegionWriter, Cut]:
