@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import cast
@@ -16,7 +17,7 @@ from memwal_sql.errors import ConflictError, FencedError, ReopenError
 from memwal_sql.read.one_state import places_now
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.memtable import memtable_schema
-from memwal_sql.state.open_writers import live_table_writer
+from memwal_sql.state.open_writers import Identity, live_table_writer
 from memwal_sql.storage.objects.concurrent import map_remote
 from memwal_sql.storage.records.transactions import (
     TransactionRecord,
@@ -79,7 +80,7 @@ class Commit:
             for staged in parts:
                 self._check_places(staged)
             if self.serializable:
-                self._check_regions(())
+                self._check_regions({})
             return self._without_rows()
         remote = self.home.store.remote
         writers = map_remote(remote, lambda staged: staged.open_writer(), parts)
@@ -90,8 +91,7 @@ class Commit:
                 shares: list[Share] = []
                 for staged, writer in zip(parts, writers, strict=True):
                     shares += self._shares(staged, writer, rooms)
-                if self.serializable:
-                    self._check_regions({share.writer.region_id for share in shares})
+                self._check_regions(_regions_of(shares))
                 # Now, as a claim may have settled an earlier attempt.
                 attempt = self._attempt(home_of(share.context for share in shares).uri)
                 if isinstance(attempt, TransactionRecord):
@@ -103,8 +103,8 @@ class Commit:
             raise _taken_over(parts, writers) from error
 
     def _attempt(self, home: str) -> TransactionRecord | str | None:
-        """An id of which the table that is to have the record has none. The record *committed* of
-        an earlier attempt is in any of the tables: it may have written others of them."""
+        """An id for this attempt that has no record yet in the home table. The record *committed*
+        of an earlier attempt is in any of the tables: it may have written others of them."""
         given = self.description.id
         if given is None:
             return None
@@ -204,17 +204,22 @@ class Commit:
             if (staged.whole or region in staged.stays) and (end, epoch) != before:
                 raise self._written(joined, region, before[0], end)
 
-    def _check_regions(self, own: Container[UUID]) -> None:
-        """Raise ConflictError for a region that was made since the beginning and may have rows of
-        the reads. Of two transactions that make regions, one at least finds the other's, as each
-        has claimed its `own` in all tables by now."""
+    def _check_regions(self, own: Mapping[Identity, Iterable[UUID]]) -> None:
+        """Raise ConflictError for a region that was made since the beginning in a table that was to
+        stay, or that may have rows of serializable reads. Of two transactions that make regions,
+        one at least finds the other's, as each has claimed its `own` in all tables by now."""
         for joined in self.joined:
-            reads, base = joined.inside.scope.reads, joined.inside.scope.base
-            regions = joined.table.collector.registry.regions(base) if reads else ()
-            new = [r for r in regions if r.region_id not in joined.ends and r.region_id not in own]
-            for choose in reads:
-                for region in choose(new):
-                    raise self._written(joined, region.region_id, None, None)
+            scope = joined.inside.scope
+            reads = scope.reads if self.serializable else []
+            if not reads and not joined.whole:
+                continue
+            regions = joined.table.collector.registry.regions(scope.base)
+            known = {*joined.ends, *own.get(joined.table.context.identity, ())}
+            new = [region for region in regions if region.region_id not in known]
+            if not joined.whole:
+                new = [region for choose in reads for region in choose(new)]
+            for region in new:
+                raise self._written(joined, region.region_id, None, None)
 
     def _written(
         self, joined: Joined, region: UUID, expected: int | None, position: int | None
@@ -244,6 +249,14 @@ def _taken_over(parts: Sequence[_Staged], writers: Sequence[TableWriter]) -> Con
         table=table,
         region=region,
     )
+
+
+def _regions_of(shares: Iterable[Share]) -> dict[Identity, set[UUID]]:
+    """By table: regions of two tables have the same ids if their values are the same."""
+    regions = defaultdict[Identity, set[UUID]](set)
+    for share in shares:
+        regions[share.context.identity].add(share.writer.region_id)
+    return regions
 
 
 def _no_rows(joined: Joined) -> pa.RecordBatch:

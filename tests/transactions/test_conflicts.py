@@ -19,6 +19,7 @@ import memwal_sql as mw
 from memwal_sql.errors import TransactionUnknownError
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.records.transactions import Transactions
+from memwal_sql.transaction.commit import Commit
 from memwal_sql.write.coordinator import AtomicWrite
 from tests.model.process import as_another_process
 from tests.model.writing import session_of
@@ -130,6 +131,31 @@ def test_two_transactions_that_read_where_the_other_makes_a_region(fast_folder: 
         with pytest.raises(mw.ConflictError):
             both[1].commit()
         table.close()
+
+
+def test_two_transactions_that_expect_where_the_other_makes_a_region(fast_folder: Path) -> None:
+    """The second commits after the first has claimed the table that it expects to stay, and before
+    it makes its region in the other one."""
+    tables = sorted(
+        (made(str(fast_folder / name), "identity(id)") for name in ("a", "b")),
+        key=lambda table: table.context.identity,
+    )
+    first, second = mw.transaction(*tables), mw.transaction(*tables)
+    for tx, expected, written in zip((first, second), tables, reversed(tables), strict=True):
+        tx.expect(expected, expected.change_offsets())
+        tx.upsert(written, {"id": [3], "n": [3]})
+    shares, calls = Commit._shares, [second.commit]
+
+    def overtaken(self: Commit, *given: Any) -> Any:
+        taken = shares(self, *given)
+        if calls:
+            calls.pop()()
+        return taken
+
+    with patch.object(Commit, "_shares", overtaken), pytest.raises(mw.ConflictError):
+        first.commit()
+    assert second.committed
+    assert [table.count_rows() for table in tables] == [3, 2]
 
 
 def test_a_statement_reads_the_regions_that_its_condition_leaves(fast_folder: Path) -> None:
