@@ -13,9 +13,10 @@ from typing import Any
 from memwal_sql.catalog.place import Kind, Place
 from memwal_sql.create import create_table, is_table
 from memwal_sql.drop import drop_table
-from memwal_sql.errors import InvalidCallError, UnsupportedError
+from memwal_sql.errors import InvalidCallError, ReopenError, UnsupportedError
 from memwal_sql.registration import METADATA_TABLES
 from memwal_sql.spark.driver.alterations import steps_of
+from memwal_sql.spark.driver.conditions import sql_of
 from memwal_sql.spark.driver.definition import Definition
 from memwal_sql.spark.driver.description import described
 from memwal_sql.spark.metadata_reader import metadata_schema
@@ -104,6 +105,28 @@ def truncate_table(request: Request) -> Reply:
     return {}
 
 
+def can_delete(request: Request) -> Reply:
+    """Whether `delete_rows` takes the conditions."""
+    return {"can": _condition(request, _table(_place(request), request["name"])) is not None}
+
+
+def delete_rows(request: Request) -> Reply:
+    """Delete the rows that meet all conditions, as `TableWriter.delete_where` does."""
+    table = _table(_place(request), request["name"])
+    condition = _condition(request, table)
+    if condition is None:
+        raise ReopenError(f"the columns of {table.uri} have changed: run the statement again")
+    with table.writer() as writer:
+        writer.delete_where(condition)
+    return {}
+
+
+def _condition(request: Request, table: Table) -> str | None:
+    """The conditions as SQL; None if one has no form that means the same to DataFusion."""
+    texts = sql_of(request["conditions"], table.schema)
+    return " AND ".join(texts) if len(texts) == len(request["conditions"]) else None
+
+
 def remove_table(request: Request) -> Reply:
     """Delete a table with its files."""
     place, name = _place(request), request["name"]
@@ -152,5 +175,7 @@ CATALOG = {
     "create_table": make_table,
     "alter_table": alter_table,
     "truncate_table": truncate_table,
+    "can_delete": can_delete,
+    "delete_rows": delete_rows,
     "drop_table": remove_table,
 }

@@ -112,9 +112,37 @@ def test_queries_and_frames_make_and_replace_tables(
     assert sql("SELECT * FROM x.a") == [(7, "r")]
     assert sql("SELECT count(*) FROM x.c") == [(1,)]
     assert dict(sql("SHOW TBLPROPERTIES x.c"))["regions"] == "bucket(id, 2)"
+    frame = spark.read.table(f"{lake}.c")
+    assert frame.join(frame.withColumnRenamed("val", "other"), "id").count() == 1
+    sql("INSERT INTO x.c VALUES (8, 's'), (9, 't')")  # an action reads current rows
+    assert frame.count() == 3
+    assert frame.where("id > 7").join(frame.withColumnRenamed("val", "other"), "id").count() == 2
     with pytest.raises(PySparkException, match="exists, with other columns"):
         sql("CREATE OR REPLACE TABLE x.a AS SELECT 7L id, 1 val")
     assert sql("SELECT * FROM x.a") == [(7, "r")]
+
+
+def test_rows_are_deleted_by_conditions(sql: Sql) -> None:
+    sql(
+        "CREATE TABLE x.t (id INT, day DATE, val STRING, PRIMARY KEY (id)) "
+        "PARTITIONED BY (bucket(2, id))"
+    )
+    texts = ["NULL", "'a'", "'b'"]
+    rows = [f"({n}, DATE'2026-01-01' + {n % 5}, {texts[n % 3]})" for n in range(20)]
+    sql(f"INSERT INTO x.t VALUES {', '.join(rows)}")
+    for condition in (
+        "id = 3",
+        "id < 2 OR val = 'b' AND id > 15",
+        "NOT (val = 'a') AND day = DATE'2026-01-03'",
+        "val IS NULL AND id NOT IN (6, 9)",
+        "id BETWEEN 4 AND 6",
+    ):
+        left = sql(f"SELECT * FROM x.t WHERE NOT coalesce({condition}, false) ORDER BY id")
+        sql(f"DELETE FROM x.t WHERE {condition}")
+        assert sql("SELECT * FROM x.t ORDER BY id") == left, condition
+    assert 5 < len(left) < 12
+    sql("DELETE FROM x.t")
+    assert sql("SELECT * FROM x.t") == []
 
 
 REFUSED = [
@@ -144,7 +172,9 @@ REFUSED = [
     ("ALTER TABLE x.t SET TBLPROPERTIES ('primaryKey' = 'val')", "no properties that can change"),
     ("ALTER TABLE x.t RENAME TO x.u", "can't be renamed in one step"),
     ("DROP TABLE x.u", "TABLE_OR_VIEW_NOT_FOUND"),
-    ("DELETE FROM x.t WHERE id = 1", r'option."operation", "delete"'),
+    ("DELETE FROM x.t WHERE upper(val) = 'A'", r'functions: write .*option."operation", "delete"'),
+    ("DELETE FROM x.t WHERE id IN (SELECT id FROM x.t)", r'option."operation", "delete"'),
+    ("DELETE FROM x.t WHERE d > 0", r'option."operation", "delete"'),
     ("UPDATE x.t SET val = 'b'", r'option."operation", "delete"'),
 ]
 
@@ -152,15 +182,15 @@ REFUSED = [
 def test_what_can_not_be_done_says_so_and_shows_no_secret(
     spark: SparkSession, lake: str, sql: Sql, tmp_path: Path
 ) -> None:
-    schema = pa.schema({"id": pa.int64(), "val": pa.string()})
+    schema = pa.schema({"id": pa.int64(), "val": pa.string(), "d": pa.float64()})
     table = mw.create_table(tmp_path / "t.lance", schema, "id")
     with table.writer() as writer:
-        writer.upsert(pa.table({"id": [1], "val": ["a"]}))
+        writer.upsert(pa.table({"id": [1], "val": ["a"], "d": [0.5]}))
     for statement, words in REFUSED:
         with pytest.raises(PySparkException, match=words) as caught:
             sql(statement)
         assert SECRET not in str(caught.value), statement
-    assert sql("SELECT * FROM x.t") == [(1, "a")]
+    assert sql("SELECT * FROM x.t") == [(1, "a", 0.5)]
     assert [path.name for path in tmp_path.glob("*")] == ["t.lance"]
     for statement in ("EXPLAIN EXTENDED SELECT * FROM x.t", "DESCRIBE EXTENDED x.t"):
         assert SECRET not in str(sql(statement))

@@ -1,28 +1,39 @@
 package io.memwal.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.stream.Stream;
+import org.apache.spark.sql.connector.catalog.SupportsDeleteV2;
 import org.apache.spark.sql.connector.catalog.SupportsRowLevelOperations;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
-import org.apache.spark.sql.connector.catalog.TruncatableTable;
 import org.apache.spark.sql.connector.catalog.constraints.Constraint;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.expressions.filter.AlwaysTrue;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.write.DeltaWriteBuilder;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.RowLevelOperation;
 import org.apache.spark.sql.connector.write.RowLevelOperationBuilder;
 import org.apache.spark.sql.connector.write.RowLevelOperationInfo;
+import org.apache.spark.sql.connector.write.SupportsDelta;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A table of a catalog, which shows its key, regions and version. */
 final class CatalogTable extends MemwalTable
-    implements TruncatableTable, SupportsRowLevelOperations {
+    implements SupportsDeleteV2, SupportsRowLevelOperations {
   private final JsonNode about;
   private final Folder folder;
 
@@ -53,12 +64,75 @@ final class CatalogTable extends MemwalTable
   }
 
   @Override
+  public boolean canDeleteWhere(Predicate[] conditions) {
+    return isAll(conditions)
+        || folder.call("can_delete", deletion(conditions)).get("can").asBoolean();
+  }
+
+  @Override
+  public void deleteWhere(Predicate[] conditions) {
+    if (isAll(conditions)) {
+      truncateTable();
+    } else {
+      folder.call("delete_rows", deletion(conditions));
+    }
+  }
+
+  private static boolean isAll(Predicate[] conditions) {
+    return Stream.of(conditions).allMatch(AlwaysTrue.class::isInstance);
+  }
+
+  private ObjectNode deletion(Predicate[] conditions) {
+    ObjectNode request = folder.request(about.get("name").asText());
+    ArrayNode trees = request.putArray("conditions");
+    for (Predicate condition : conditions) {
+      trees.add(Conditions.json(condition));
+    }
+    return request;
+  }
+
+  @Override
   public RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo info) {
-    throw new UnsupportedOperationException(
-        info.command()
-            + " can't be run here: write the keys of rows to delete to "
+    if (info.command() != RowLevelOperation.Command.DELETE) {
+      throw refusal(info.command());
+    }
+    return Deletion::new;
+  }
+
+  private UnsupportedOperationException refusal(RowLevelOperation.Command command) {
+    String some =
+        command == RowLevelOperation.Command.DELETE
+            ? "DELETE here takes comparisons of columns with constants, of all types but floats, and "
+                + "no subqueries or functions"
+            : command + " can't be run here";
+    return new UnsupportedOperationException(
+        some
+            + ": write the keys of rows to delete to "
             + name()
-            + " with option(\"operation\", \"delete\"), and the rows that change as they are to be");
+            + " with option(\"operation\", \"delete\"), and rows that change as they are to be");
+  }
+
+  /** What Spark plans before it asks for a deletion by conditions, and runs where that can't be. */
+  private final class Deletion implements SupportsDelta {
+    @Override
+    public Command command() {
+      return Command.DELETE;
+    }
+
+    @Override
+    public NamedReference[] rowId() {
+      return key();
+    }
+
+    @Override
+    public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+      throw refusal(command());
+    }
+
+    @Override
+    public DeltaWriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+      throw refusal(command());
+    }
   }
 
   @Override
@@ -90,14 +164,16 @@ final class CatalogTable extends MemwalTable
 
   @Override
   public Constraint[] constraints() {
-    NamedReference[] columns =
-        texts(about.get("primaryKey")).stream()
-            .map(Expressions::column)
-            .toArray(NamedReference[]::new);
     // Spark has no words for a key that the table sees to.
     Constraint key =
-        Constraint.primaryKey("primary_key", columns).enforced(false).rely(true).build();
+        Constraint.primaryKey("primary_key", key()).enforced(false).rely(true).build();
     return new Constraint[] {key};
+  }
+
+  private NamedReference[] key() {
+    return texts(about.get("primaryKey")).stream()
+        .map(Expressions::column)
+        .toArray(NamedReference[]::new);
   }
 
   private static Transform transform(JsonNode region) {
