@@ -26,14 +26,13 @@ from memwal_sql.errors import (
     InvalidCallError,
     ReopenError,
     RepairError,
-    UnsupportedError,
 )
 from memwal_sql.state import open_writers
 from memwal_sql.write.conditional.recent import Cut
 from memwal_sql.write.conditional.resolve import Compute, LiveRows, ReadChanges, Resolved
 from memwal_sql.write.coordinator import Description
 from memwal_sql.write.ingest.normalise import Rows
-from memwal_sql.write.ingest.pieces import normalised
+from memwal_sql.write.ingest.pieces import joined, normalised
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.region_opener import RegionOpener, WrittenTable
 from memwal_sql.write.region_writer import RegionWriter
@@ -166,13 +165,8 @@ class TableWriter(RowCalls):
         written, positions = 0, dict[UUID, int]()
         batches = normalised(rows, normalise, self._options.memtable_bytes, row_bytes)
         if atomic:
-            batch = next(batches, None)
-            if next(batches, None) is not None:
-                raise UnsupportedError(
-                    "the rows of this call do not fit into one MemTable (memtable_bytes="
-                    f"{self._options.memtable_bytes}): write them without atomic=True, or fewer"
-                )
-            result = None if batch is None else self._statements.whole_rows(batch, atomic=True)
+            whole = joined(batches, self._options.memtable_bytes)
+            result = None if whole is None else self._statements.whole_rows(whole, atomic=True)
             return result or WriteResult(0, DURABLE)
         try:
             for batch in batches:

@@ -15,6 +15,7 @@ import memwal_sql as mw
 from memwal_sql.errors import MemWalError, TransactionUnknownError
 from memwal_sql.storage.objects.open import ObjectStore, open_store
 from memwal_sql.storage.records.transactions import Transactions
+from memwal_sql.write.ingest.pieces import Pieces
 from tests.model.faults import Fault, FaultyStore, Kind
 from tests.model.opened import opened_over
 from tests.model.process import Process, as_another_process
@@ -97,6 +98,22 @@ FAULTS = [
     (WAL, 1, Kind.REFUSED),
     *((RECORDS, 1, kind) for kind in (*INTENT_FAULTS, Kind.FALSE_EXISTS, Kind.LANDED_EXISTS)),
 ]
+
+
+def test_a_stream_of_rows_is_gathered_up_to_the_size_of_a_memtable(uri: str) -> None:
+    """However small the pieces are that a stream is otherwise written in."""
+    batches = [
+        pa.RecordBatch.from_pylist([{"id": key, "v": 7} for key in range(start, start + 4)], SCHEMA)
+        for start in range(0, 16, 4)
+    ]
+    table = mw.open_table(uri)
+    with Pieces.set(piece_bytes=64), table.writer(memtable_bytes=1000) as writer:
+        read = pa.RecordBatchReader.from_batches(SCHEMA, batches)
+        assert writer.upsert(read, atomic=True).atomic
+        many = pa.RecordBatchReader.from_batches(SCHEMA, batches * 8)
+        with pytest.raises(mw.UnsupportedError, match="memtable_bytes=1000"):
+            writer.upsert(many, atomic=True)
+    assert rows(uri) == dict.fromkeys(KEYS, 7)
 
 
 def test_whatever_request_fails_all_regions_agree(uri: str, no_pauses: None) -> None:

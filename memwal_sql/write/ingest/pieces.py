@@ -18,7 +18,7 @@ from exec_nodes.arrow.nested import check_levels
 from exec_nodes.arrow.row_stream import RowStream
 from exec_nodes.arrow.validate import validated
 from exec_nodes.base.thresholds import Thresholds
-from memwal_sql.errors import InvalidCallError
+from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.write.ingest.normalise import Rows
 
 Piece = TypeVar("Piece", pa.Table, pa.RecordBatch)
@@ -62,6 +62,21 @@ def normalised_parts(
             batch = normalise(part)
         yield batch
         start += len(part)
+
+
+def joined(pieces: Iterable[pa.RecordBatch], memtable_bytes: int) -> pa.RecordBatch | None:
+    """The rows of a call that must be atomic in one batch; None without any. Raises
+    UnsupportedError for more than fit into one MemTable."""
+    batches, size = list[pa.RecordBatch](), 0
+    for batch in pieces:
+        size += batch.nbytes
+        if batches and size > memtable_bytes:
+            raise UnsupportedError(
+                f"the rows of this call do not fit into one MemTable ({memtable_bytes=}): write "
+                "them without atomic=True, or fewer"
+            )
+        batches.append(batch)
+    return pa.concat_batches(batches) if batches else None
 
 
 def one_batch(rows: pa.Table) -> pa.RecordBatch:
