@@ -217,7 +217,7 @@ def transaction(
             the beginning. The records that tell are kept for 7 days at least.
         isolation: `"snapshot"`: the first committer of a key wins. `"serializable"`: nothing that
             was read may have been written meanwhile.
-        timeout_s: the seconds until the commit.
+        timeout_s: the seconds within which the commit must begin; later calls raise ConflictError.
 
     Raises InvalidCallError for tables of the same name, and UnsupportedError for a table that older
     packages may write. The commit raises as `Transaction.commit`.

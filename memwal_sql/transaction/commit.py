@@ -164,8 +164,9 @@ class Commit:
         ]
 
     def _cut(self, joined: Joined, region: RegionWriter) -> Cut:
-        """The region's cut from the beginning, or one of now, if nothing was written between, or if
-        it is known what was."""
+        """The region's cut from the beginning. For a region that this process claims only now, or
+        again, one of now, if nobody has written or claimed it in between, or if the rows of others
+        are still in memory. Raises ConflictError otherwise."""
         cut = joined.cuts.get(region)
         if cut is not None:
             return cut

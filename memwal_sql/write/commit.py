@@ -116,9 +116,9 @@ def lost_keys(shares: Sequence[Share]) -> Lost:
 def enqueued(
     shares: Sequence[Share], description: Description, *, atomic: bool = False
 ) -> Entries | AtomicWrite:
-    """The rows of all shares in their places, to be landed: as one transaction, or one by one. One
-    of a buffered writer has landed, as others must not enqueue before that. Raises as
-    `transaction_of`."""
+    """The rows of all shares in their places, to be landed: as one transaction, or one by one. A
+    transaction with a buffered writer has landed when this returns, because others must not enqueue
+    before that. Raises as `transaction_of`."""
     transaction = transaction_of(shares, description, atomic=atomic)
     if transaction is not None:
         return transaction

@@ -63,8 +63,8 @@ class Participant:
 
 
 def home_of(tables: Iterable[TableContext]) -> TableContext:
-    """The table, of those that a transaction writes or must find unchanged, that has its record:
-    who drops it finds an intent there."""
+    """The table, of those that a transaction writes or must find unchanged, that has its record,
+    so a drop of that table finds an intent of the transaction in it."""
     return min(tables, key=lambda table: table.identity)
 
 
