@@ -92,8 +92,8 @@ class RowCalls(ABC):
             isolation: `"serializable"` reads and computes everything again if anything was written
                 meanwhile to the regions that were read; so in other methods.
             atomic: whether the rows of all regions become visible together, and none of them if the
-                call fails. It takes a second round of requests, and rows that fit into one MemTable
-                each. Calls that read rows first are atomic by themselves.
+                call fails. It takes a second round of requests, and rows that together fit into one
+                MemTable. Calls that read rows first are atomic by themselves.
 
         Rows with one key are applied one after the other. With `when`, `set` or columns to keep,
         existing rows are read first, see `memwal_sql.write.statement`: no update of a key is lost,
