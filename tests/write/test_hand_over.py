@@ -398,7 +398,9 @@ def test_a_writer_with_other_columns_flushes_no_rows_of_others(
         with pytest.raises(ReopenError, match="open a new writer"):
             older.upsert([{"id": 2, "n": 2}])
         bases = iter([before.tracker.loaded, table.tracker.latest()])
-        publisher = Publisher(context=table.context, base=lambda: next(bases), find=lambda *_: None)
+        publisher = Publisher(
+            context=table.context, base=lambda: next(bases), find=lambda *_: None, get=table.get
+        )
         manifests = [one.manifest for one in table.collector.registry.loaded()]
         with pytest.raises(mw.RetryError, match=r"call this again|read with"):
             publisher.empty_wals(manifests)
