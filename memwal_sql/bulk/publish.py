@@ -42,7 +42,7 @@ from memwal_sql.bulk.read import (
     over_stored,
     staged_regions,
 )
-from memwal_sql.bulk.stage import StagedPiece, StagedTask
+from memwal_sql.bulk.stage import StagedPiece, StagedTask, check_table
 from memwal_sql.bulk.stored import Get, StoredRows
 from memwal_sql.errors import (
     ConflictError,
@@ -122,15 +122,17 @@ class Publisher:
 
         With a mark, a batch that the table has already changes nothing, and one that a crash has
         cut through is completed. Raises InvalidCallError, before anything is published, when
-        several rows have the same key and nothing orders them, and ReopenError when columns were
-        added since they were staged, unless they may lack some; FencedError when another writer
-        takes a region meanwhile. After any error nothing is known of the batch but that publishing
-        it again is right.
+        several rows have the same key and nothing orders them, and ReopenError when since they were
+        staged the table was made anew, its region spec changed or columns were added, unless they
+        may lack some; FencedError when another writer takes a region meanwhile. After any error
+        nothing is known of the batch but that publishing it again is right.
         """
         context = self._context
         if mark is not None and mark.batch_id <= last_complete(context.store, mark.query_id):
             return PublishResult(0, 0)
+        check_table(context, tasks)
         base = self._base()
+        self._check_spec(base.info, tasks)
         self._check_known(base.stored, tasks)
         staged = staged_regions(context, base, tasks)
         parts = [part for part in staged if part.batch.rows]
@@ -291,6 +293,14 @@ class Publisher:
             raise ConflictError(
                 f"the columns of {self._context.uri} have just changed "
                 f"({differences(stored, now)}): call this again"
+            )
+
+    def _check_spec(self, info: TableInfo, tasks: Sequence[StagedTask]) -> None:
+        spec_id = routing_spec(info).spec_id
+        if any(task.pieces and task.spec_id != spec_id for task in tasks):
+            raise ReopenError(
+                f"the region spec of {self._context.uri} has changed since these rows were staged: "
+                "nothing was written, run the job again"
             )
 
     def _check_known(self, stored: pa.Schema, tasks: Sequence[StagedTask]) -> None:

@@ -30,7 +30,7 @@ from lance.fragment import FragmentMetadata, write_fragments
 from exec_nodes.evolution.project import same_columns
 from exec_nodes.lance.reading import written
 from memwal_sql.bulk.read import StagedReader, StagedRegion, staged_regions
-from memwal_sql.bulk.stage import StagedTask
+from memwal_sql.bulk.stage import StagedTask, check_table
 from memwal_sql.errors import ConflictError, FencedError, RetryError
 from memwal_sql.maintain.details import details_of, latest_dataset
 from memwal_sql.maintain.lease import PUBLISHING, Lease, maintenance_lease
@@ -61,9 +61,11 @@ class Replacement:
     def by(self, tasks: Sequence[StagedTask]) -> int:
         """Replace all rows, and return the base version that has the new ones.
 
-        Raises InvalidCallError as publishing does, and RetryError when other commits kept coming in
-        between; all rows are the old ones then.
+        Raises InvalidCallError as publishing does, ReopenError when the table was made anew since
+        they were staged, and RetryError when other commits kept coming in between; all rows are the
+        old ones then.
         """
+        check_table(self.context, tasks)
         parts = staged_regions(self.context, self.base, tasks)
         with self._turn():
             self._claims()

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,8 +24,9 @@ from exec_nodes.evolution.match import FIELD_ID_KEY
 from exec_nodes.evolution.project import numbered
 from exec_nodes.lance.reading import written
 from memwal_sql.bulk.rows import GIVEN, ORDER, RowForm, RowReader, newest
-from memwal_sql.errors import NotFoundError
+from memwal_sql.errors import NotFoundError, ReopenError
 from memwal_sql.state.batch_marks import check_id
+from memwal_sql.state.context import TableContext
 from memwal_sql.state.generation_writer import GenerationWriter
 from memwal_sql.storage import paths
 from memwal_sql.storage.objects.protocol import ObjectStore
@@ -92,11 +93,14 @@ class StagedPiece:
 class StagedTask:
     """The staged pieces of one task: the later one of a region's pieces is newer. `columns` are the
     field ids of the table's columns that the task knew, or, if others keep their values, of those
-    that its rows have; None for all."""
+    that its rows have; None for all. `incarnation` is the table's, and `spec_id` that of the region
+    spec that divided the rows; None without pieces."""
 
     pieces: tuple[StagedPiece, ...]
     columns: frozenset[bytes] | None = None
     form: RowForm = field(default_factory=RowForm)
+    incarnation: UUID | None = None
+    spec_id: int | None = None
 
 
 class Stager:
@@ -143,7 +147,13 @@ class Stager:
             self._stage(key, buffer)
         if self._small_bytes > self._limits.inline:
             self._put_small()
-        return StagedTask(tuple(self._pieces), self._known(), self._form)
+        return StagedTask(
+            tuple(self._pieces),
+            self._known(),
+            self._form,
+            self._writer.context.incarnation,
+            self._spec.spec_id,
+        )
 
     def _known(self) -> frozenset[bytes]:
         names = self._given if self._form.missing == KEEP else None
@@ -238,6 +248,16 @@ def to_bytes(rows: pa.Table) -> bytes:
     with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions()) as writer:
         writer.write_table(rows)
     return bytes(sink.getvalue())
+
+
+def check_table(context: TableContext, tasks: Iterable[StagedTask]) -> None:
+    """Raise ReopenError for rows that were staged for a table that was here before: its columns and
+    regions had other ids."""
+    if any(task.pieces and task.incarnation != context.incarnation for task in tasks):
+        raise ReopenError(
+            f"the table of {context.uri} was dropped or made anew since these rows were staged: "
+            "nothing was written, run the job again if they belong into the one that is here now"
+        )
 
 
 def discard(store: ObjectStore, folder: str) -> None:
