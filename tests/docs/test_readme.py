@@ -11,7 +11,8 @@ from tests.docs.pages import ROOT, block, page
 from tests.each import each
 
 README = page("README.md")
-FOLDER = re.compile(r"^\| `(\w+)/` \|", re.MULTILINE)
+MAP = re.findall(r"^\| (`\w+/`(?:, `\w+/`)*) \|", README, re.MULTILINE)
+FOLDERS = [folder for row in MAP for folder in re.findall(r"`(\w+)/`", row)]
 LONGEST = {"README.md": 140, "ARCHITECTURE.md": 250}
 
 
@@ -39,7 +40,7 @@ def test_the_example_is_short() -> None:
     assert len([line for line in lines if line]) <= 20
 
 
-@each("folder", FOLDER.findall(README))
+@each("folder", FOLDERS)
 def test_a_folder_of_the_map_is_there(folder: str) -> None:
     assert (ROOT / folder).is_dir()
 
@@ -49,5 +50,4 @@ def test_every_folder_of_the_repository_is_on_the_map() -> None:
         ["git", "ls-files", "*/*"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     folders = {path.split("/")[0] for path in tracked.stdout.splitlines()}
-    mapped = set(FOLDER.findall(README))
-    assert {folder for folder in folders if not folder.startswith(".")} <= mapped
+    assert {folder for folder in folders if not folder.startswith(".")} <= set(FOLDERS)
