@@ -173,7 +173,7 @@ def fragment_groups(dataset: Any, most: int, only: frozenset[int] | None = None)
 def batch_rows(schema: pa.Schema, fragments: Sequence[Any] = ()) -> int:
     """The rows per batch of these columns; those of `fragments` may have long values."""
     rows = max(MIN_BATCH_ROWS, min(MAX_BATCH_ROWS, BATCH_BYTES // max(1, row_bytes(schema))))
-    if not any(map(_is_varying, schema.types)):
+    if not varies(schema):
         return rows
     sample = fragments[:_SAMPLED_FRAGMENTS]
     stored = [
@@ -187,6 +187,11 @@ def batch_rows(schema: pa.Schema, fragments: Sequence[Any] = ()) -> int:
 def row_bytes(schema: pa.Schema) -> int:
     """About how many bytes a row of these columns takes in memory."""
     return sum(map(_value_bytes, schema.types))
+
+
+def varies(schema: pa.Schema) -> bool:
+    """Whether values of these columns vary in length, so that `row_bytes` guesses."""
+    return any(map(_is_varying, schema.types))
 
 
 def _is_varying(kind: pa.DataType) -> bool:

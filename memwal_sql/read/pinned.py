@@ -48,8 +48,12 @@ class PinnedRegion:
         """The estimated number of rows above the generation `merged`, for dividing work; 0 if there
         are none. Rows in its WAL are guessed."""
         unmerged = [g.rows or 1 for g in self.manifest.flushed_generations if g.generation > merged]
-        entries = self.wal_end - 1 - self.manifest.replay_after_wal_entry_position
-        return sum(unmerged) + entries * _ROWS_OF_AN_ENTRY
+        return sum(unmerged) + len(self.entries) * _ROWS_OF_AN_ENTRY
+
+    @property
+    def entries(self) -> range:
+        """The positions of the entries that are not flushed."""
+        return range(self.manifest.replay_after_wal_entry_position + 1, self.wal_end)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,11 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from exec_nodes.lance.scan import row_bytes
 from memwal_sql.read.pinned import PinnedSnapshot
 from memwal_sql.session.filter_text import implied
 from memwal_sql.spark.driver.answer import Answer
 from memwal_sql.spark.driver.conditions import sql_of
+from memwal_sql.spark.driver.size import read_size
 from memwal_sql.spark.options import READ, parse_options
 from memwal_sql.spark.reader import ReadTask, Share, columns_of, shared_out
 from memwal_sql.spark.source import MemWalDataSource
@@ -57,6 +57,7 @@ def plan_scan(arguments: Mapping[str, Any], parts: Sequence[bytes]) -> Answer:
     conditions = [] if condition is None else implied(condition, columns)
     pinned = pinned_table_of(options).pruned(state, conditions)
     shares, rows = shared_out(options, table, pinned, conditions, read, arguments["tasks"])
+    size = read_size(options, table, pinned, read, shares, rows)
     if counts and not shares:
         shares = [Share(pinned)]  # a task that counts none, as the sum of nothing is NULL
     task = ReadTask(options, schema, columns, condition, arguments["limit"])
@@ -71,7 +72,7 @@ def plan_scan(arguments: Mapping[str, Any], parts: Sequence[bytes]) -> Answer:
         {
             **shown,
             "rows": rows,
-            "bytes": rows * max(1, row_bytes(read)),
+            "bytes": size,
             "description": _description(pinned, names, texts, arguments["limit"], counts),
         },
         [

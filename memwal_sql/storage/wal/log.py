@@ -28,7 +28,7 @@ from memwal_sql.errors import (
 from memwal_sql.storage import paths
 from memwal_sql.storage.decoding import decoding
 from memwal_sql.storage.objects.create_once import settle_put
-from memwal_sql.storage.objects.protocol import ObjectStore
+from memwal_sql.storage.objects.protocol import ObjectMeta, ObjectStore
 from memwal_sql.storage.records.intent import Intent
 from memwal_sql.storage.records.transactions import TransactionRecord
 from memwal_sql.storage.records.verdicts import Verdicts
@@ -239,9 +239,17 @@ class Wal:
 
     def modified(self) -> dict[int, float | None]:
         """When the entry at each taken position was written, see `ObjectMeta`: one listing."""
-        listed = self._store.list(paths.wal_folder(self._region_id))
-        numbers = ((paths.numbered(meta.path, paths.WAL_SUFFIX), meta.modified) for meta in listed)
-        return {number: modified for number, modified in numbers if number is not None}
+        return {number: meta.modified for number, meta in self._listed()}
+
+    def sizes(self) -> dict[int, int]:
+        """The bytes of the entry at each taken position: one listing."""
+        return {number: meta.size for number, meta in self._listed()}
+
+    def _listed(self) -> Iterator[tuple[int, ObjectMeta]]:
+        for meta in self._store.list(paths.wal_folder(self._region_id)):
+            number = paths.numbered(meta.path, paths.WAL_SUFFIX)
+            if number is not None:
+                yield number, meta
 
     def _by_id_from(self, stored: pa.Schema, columns: pa.Schema) -> ByFieldId:
         """How entries of a schema are read; most have that of the entry before."""

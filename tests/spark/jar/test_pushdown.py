@@ -6,6 +6,7 @@ from collections import Counter
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
+from random import randbytes
 from typing import Any
 
 import pyarrow as pa
@@ -156,7 +157,8 @@ def plan(spark: SparkSession, query: str) -> str:
     return str(frame._jdf.queryExecution().executedPlan().toString())
 
 
-def test_a_plan_shows_what_a_scan_reads(spark: SparkSession, uri: str) -> None:
+def test_a_plan_shows_what_a_scan_reads(spark: SparkSession, uri: str, tmp_path: Path) -> None:
+    """Small tables are broadcast, and long texts are not."""
     view(spark, uri, "t", "memwal")
     version = mw.open_table(uri).version
     cases = {
@@ -172,12 +174,22 @@ def test_a_plan_shows_what_a_scan_reads(spark: SparkSession, uri: str) -> None:
         "SELECT 1 FROM t": ["columns=[b], "],
         "SELECT s FROM t LIMIT 2": ["columns=[s], limit=2"],
         "SELECT t.s, u.b FROM t JOIN t u ON t.l = u.id": ["BroadcastHashJoin"],
+        "SELECT t.s, u.s FROM long u JOIN long t ON t.id = u.id": ["SortMergeJoin"],
+        "SELECT t.id FROM long u JOIN long t ON t.id = u.id": ["BroadcastHashJoin"],
     }
-    missing = {
-        query: [part for part in parts if part not in shown]
-        for query, parts in cases.items()
-        for shown in [plan(spark, query)]
-    }
+    schema = pa.schema({"id": pa.int64(), "s": pa.string()})
+    long = mw.create_table(str(tmp_path / "long"), schema, "id")
+    with long.writer() as writer:
+        writer.upsert({"id": list(range(100)), "s": [randbytes(10_000).hex() for _ in range(100)]})
+        writer.flush()
+    long.merge()
+    view(spark, long.uri, "long", "memwal")
+    with settings(spark, **{"spark.sql.autoBroadcastJoinThreshold": "500k"}):
+        missing = {
+            query: [part for part in parts if part not in shown]
+            for query, parts in cases.items()
+            for shown in [plan(spark, query)]
+        }
     assert {query: parts for query, parts in missing.items() if parts} == {}
 
 

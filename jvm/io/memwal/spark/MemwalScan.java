@@ -76,7 +76,10 @@ final class MemwalScan implements Scan, Batch, SupportsReportStatistics {
 
   @Override
   public Statistics estimateStatistics() {
-    return new Size(plan.get("bytes").asLong(), plan.get("rows").asLong());
+    JsonNode bytes = plan.get("bytes");
+    return new Size(
+        bytes.isNull() ? OptionalLong.empty() : OptionalLong.of(bytes.asLong()),
+        OptionalLong.of(plan.get("rows").asLong()));
   }
 
   @Override
@@ -99,15 +102,6 @@ final class MemwalScan implements Scan, Batch, SupportsReportStatistics {
 
   private record Planned(String name, long value) implements CustomTaskMetric {}
 
-  private record Size(long bytes, long rows) implements Statistics {
-    @Override
-    public OptionalLong sizeInBytes() {
-      return OptionalLong.of(bytes);
-    }
-
-    @Override
-    public OptionalLong numRows() {
-      return OptionalLong.of(rows);
-    }
-  }
+  /** Without its bytes Spark takes a relation for too large to be broadcast. */
+  private record Size(OptionalLong sizeInBytes, OptionalLong numRows) implements Statistics {}
 }
