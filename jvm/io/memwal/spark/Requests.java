@@ -5,6 +5,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.time.Instant;
 import java.time.LocalDate;
 import java.time.temporal.ChronoUnit;
+import org.apache.spark.sql.catalyst.expressions.Cast$;
 import org.apache.spark.sql.connector.catalog.CatalogV2Util;
 import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.DefaultValue;
@@ -18,9 +19,13 @@ import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.BooleanType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.NumericType;
+import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructType;
+import scala.Option;
 
 /** Spark's statements as requests; memwal_sql/spark/driver judges them. */
 final class Requests {
@@ -140,26 +145,45 @@ final class Requests {
 
   /**
    * The constant of DEFAULT, as Arrow reads the text of a value. Throws
-   * UnsupportedOperationException for what is not one.
+   * UnsupportedOperationException for what is not one, or has no text.
    */
   private static String text(String column, DefaultValue value) {
-    Expression expression = value.getExpression();
-    while (expression instanceof Cast cast) {
-      expression = cast.expression();
+    var constant = constant(value.getExpression());
+    Object found = constant == null ? null : constant.eval(null);
+    if (found == null) {
+      throw refusal(column, value, "is not a constant");
     }
-    if (expression instanceof Literal<?> literal && literal.value() != null) {
-      DataType type = literal.dataType();
-      if (type.equals(DataTypes.DateType)) {
-        return LocalDate.ofEpochDay((Integer) literal.value()).toString();
-      }
-      if (type.equals(DataTypes.TimestampType) || type.equals(DataTypes.TimestampNTZType)) {
-        String time = Instant.EPOCH.plus((Long) literal.value(), ChronoUnit.MICROS).toString();
-        return type.equals(DataTypes.TimestampType) ? time : time.substring(0, time.length() - 1);
-      }
-      return literal.value().toString();
+    DataType type = constant.dataType();
+    if (type.equals(DataTypes.DateType)) {
+      return LocalDate.ofEpochDay((Integer) found).toString();
     }
-    throw new UnsupportedOperationException(
-        "column " + column + ": DEFAULT " + value.getSql()
-            + " is not a constant: give the column in each row");
+    if (type.equals(DataTypes.TimestampType) || type.equals(DataTypes.TimestampNTZType)) {
+      String time = Instant.EPOCH.plus((Long) found, ChronoUnit.MICROS).toString();
+      return type.equals(DataTypes.TimestampType) ? time : time.substring(0, time.length() - 1);
+    }
+    if (type instanceof NumericType || type instanceof StringType || type instanceof BooleanType) {
+      return found.toString();
+    }
+    throw refusal(column, value, "has a type that no default can have, " + type.sql());
+  }
+
+  /** The constant, cast as Spark casts; null if it is none. */
+  private static org.apache.spark.sql.catalyst.expressions.Expression constant(
+      Expression expression) {
+    if (expression instanceof Cast cast) {
+      var inner = constant(cast.expression());
+      Option<String> zone = Option.apply(SQLConf.get().sessionLocalTimeZone());
+      return inner == null ? null : Cast$.MODULE$.apply(inner, cast.dataType(), zone, true);
+    }
+    return expression instanceof Literal<?> literal
+        ? new org.apache.spark.sql.catalyst.expressions.Literal(literal.value(), literal.dataType())
+        : null;
+  }
+
+  private static UnsupportedOperationException refusal(
+      String column, DefaultValue value, String reason) {
+    return new UnsupportedOperationException(
+        "column " + column + ": DEFAULT " + value.getSql() + " " + reason
+            + ": give the column in each row");
   }
 }
