@@ -30,18 +30,28 @@ def described(name: str, table: Table) -> dict[str, Any]:
     spec = max(specs, key=lambda spec: spec.spec_id, default=None)
     fields = () if spec is None else spec.fields
     transforms = [_transform(field) for field in fields if field.transform != "unsharded"]
-    metadata = table.tracker.loaded.dataset.schema.metadata or {}
     return {
         "found": True,
         "name": name,
         "path": table.uri,
+        "incarnation": incarnation_of(table),
         "columns": _columns(table.schema).json(),
         "primaryKey": list(table.primary_key),
         "regions": "manual" if spec is None else text_of(spec),
         "partitions": [] if None in transforms else transforms,
         "version": table.version,
-        "comment": _text(metadata.get(COMMENT)),
+        "comment": comment_of(table),
     }
+
+
+def incarnation_of(table: Table) -> str:
+    """Tells the table from one that was at its place before."""
+    return table.context.identity[1]
+
+
+def comment_of(table: Table) -> str | None:
+    """The comment of a table."""
+    return text_of_comment(table.tracker.loaded.dataset.schema)
 
 
 def _columns(schema: pa.Schema) -> StructType:
@@ -49,7 +59,7 @@ def _columns(schema: pa.Schema) -> StructType:
     fields = []
     for field, column in zip(schema, spark_schema(schema), strict=True):
         about = {}
-        if (comment := _text((field.metadata or {}).get(COMMENT))) is not None:
+        if (comment := text_of_comment(field)) is not None:
             about["comment"] = comment
         if (default := defaults.get(field.name)) is not None:
             about[_DEFAULT] = _literal(default, column)
@@ -77,5 +87,7 @@ def _transform(field: RegionField) -> dict[str, Any] | None:
     return {"name": name, "columns": list(field.source_columns), "numbers": numbers}
 
 
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else value.decode(errors="replace")
+def text_of_comment(commented: pa.Field | pa.Schema) -> str | None:
+    """The comment in metadata."""
+    comment = (commented.metadata or {}).get(COMMENT)
+    return None if comment is None else comment.decode(errors="replace")

@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -55,6 +56,13 @@ final class CatalogTable extends MemwalTable
         TableCapability.BATCH_WRITE,
         TableCapability.STREAMING_WRITE,
         TableCapability.TRUNCATE);
+  }
+
+  @Override
+  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap given) {
+    Map<String, String> all = new HashMap<>(folder.reading());
+    all.putAll(given);
+    return super.newScanBuilder(new CaseInsensitiveStringMap(all));
   }
 
   @Override
@@ -133,6 +141,12 @@ final class CatalogTable extends MemwalTable
     public DeltaWriteBuilder newWriteBuilder(LogicalWriteInfo info) {
       throw refusal(command());
     }
+  }
+
+  /** Tells the table from one that was dropped; Spark asks before it reads for a frame again. */
+  @Override
+  public String id() {
+    return about.get("incarnation").asText();
   }
 
   @Override

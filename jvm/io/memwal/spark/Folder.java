@@ -69,9 +69,14 @@ final class Folder {
     return Python.call(operation, request).json();
   }
 
-  /** The options of format memwal for a table of the folder. */
+  /** The options of reads of rows alone. */
+  Map<String, String> reading() {
+    return reading;
+  }
+
+  /** The options of format memwal for each use of a table of the folder. */
   Map<String, String> options(JsonNode answer) {
-    Map<String, String> options = new HashMap<>(reading);
+    Map<String, String> options = new HashMap<>();
     storage.forEach((name, value) -> options.put(STORAGE + name, value));
     options.put("path", answer.get("path").asText());
     if (answer.has("moment")) {

@@ -24,7 +24,6 @@ final class MetadataTable implements Table, SupportsRead {
     this.name = name;
     schema = CatalogTable.columns(about);
     options = new HashMap<>(folder.options(about));
-    options.remove("consistency");
     options.put("metadata", about.get("metadata").asText());
   }
 
