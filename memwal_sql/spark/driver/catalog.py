@@ -13,16 +13,17 @@ from typing import Any
 from memwal_sql.catalog.place import Kind, Place
 from memwal_sql.create import create_table, is_table
 from memwal_sql.drop import drop_table
-from memwal_sql.errors import InvalidCallError, ReopenError, UnsupportedError
+from memwal_sql.errors import ConflictError, InvalidCallError, ReopenError, UnsupportedError
 from memwal_sql.registration import METADATA_TABLES
 from memwal_sql.spark.driver.alterations import steps_of
 from memwal_sql.spark.driver.conditions import sql_of
 from memwal_sql.spark.driver.definition import Definition
-from memwal_sql.spark.driver.description import described
+from memwal_sql.spark.driver.description import described, incarnation_of
 from memwal_sql.spark.metadata_reader import metadata_schema
 from memwal_sql.spark.options import Options
 from memwal_sql.spark.tables import table_of
 from memwal_sql.storage.objects.open import refuse_linked_root
+from memwal_sql.storage.region.versions import region_ids
 from memwal_sql.table import Table
 
 Request = Mapping[str, Any]
@@ -81,7 +82,7 @@ def make_table(request: Request) -> Reply:
     if not _is_ours(place, name) or mode == "create":
         return {"found": True, "exists": True}
     table = _table(place, name)
-    Definition.of(request, table).check_same(table)
+    Definition.of(request, table).check_same(table, empty=request["empty"])
     if request["empty"]:
         table.replace_rows(table.schema.empty_table())
     return {**described(name, table), "replaces": True}
@@ -138,6 +139,24 @@ def remove_table(request: Request) -> Reply:
     return {"found": True}
 
 
+def abandon_table(request: Request) -> Reply:
+    """Delete a table that the caller has made, of an `incarnation`. Raises ConflictError where
+    others have written to it, or have made another one there."""
+    place, name = _place(request), request["name"]
+    if not _is_ours(place, name):
+        return _NOT_FOUND
+    table = _table(place, name)
+    if incarnation_of(table) != request["incarnation"]:
+        raise ConflictError(f"{table.uri} stays: others have made it again meanwhile")
+    if region_ids(table.context.store):
+        raise ConflictError(
+            f"{table.uri} stays, although the statement that made it has failed: it has been "
+            "written to meanwhile. DROP TABLE deletes it with those rows"
+        )
+    drop_table(table.uri, place.storage_options)
+    return {"found": True}
+
+
 def _iso(micros: int) -> str:
     try:
         return (_EPOCH + timedelta(microseconds=micros)).isoformat()
@@ -178,4 +197,5 @@ CATALOG = {
     "can_delete": can_delete,
     "delete_rows": delete_rows,
     "drop_table": remove_table,
+    "abandon_table": abandon_table,
 }

@@ -12,9 +12,9 @@ import pyarrow as pa
 from pyspark.sql.types import CharType, DataType, StructType, VarcharType
 
 from memwal_sql.errors import InvalidCallError, UnsupportedError
-from memwal_sql.spark.driver.description import COMMENT
+from memwal_sql.spark.driver.description import COMMENT, comment_of, text_of_comment
 from memwal_sql.spark.types import arrow_schema, parts_of_type
-from memwal_sql.state.defaults import DEFAULT_KEY
+from memwal_sql.state.defaults import DEFAULT_KEY, defaults_of, stored_defaults
 from memwal_sql.table import Table
 from memwal_sql.write.router import active_spec
 from planner.regions.text import spec_of, text_of
@@ -65,21 +65,33 @@ class Definition:
         metadata = None if comment is None else {COMMENT: comment.encode()}
         return cls(pa.schema(fields, metadata), key, regions)
 
-    def check_same(self, table: Table) -> None:
+    def _required(self, schema: pa.Schema) -> set[str]:
+        return {field.name for field in schema if not field.nullable} | set(self.primary_key)
+
+    def check_same(self, table: Table, *, empty: bool) -> None:
         """Raise UnsupportedError unless the table is as described: what is there is replaced in
-        one step, or not at all."""
-        types = [(field.name, field.type) for field in self.schema]
+        one step, or not at all.
+
+        Not `empty` is a table of the rows of a query, whose columns alone are described.
+        """
         spec = active_spec(table.info)
         regions = "manual" if spec is None else text_of(spec)
-        differs = [
-            what
-            for what, same in {
-                "columns": types == [(field.name, field.type) for field in table.schema],
-                "primary key": self.primary_key == table.primary_key,
-                "regions": self.regions in (None, regions),
-            }.items()
-            if not same
-        ]
+        comment = text_of_comment(self.schema)
+        same = {
+            "columns": [(field.name, field.type) for field in self.schema]
+            == [(field.name, field.type) for field in table.schema],
+            "primary key": self.primary_key == table.primary_key,
+            "regions": self.regions in (None, regions),
+            "comment": comment == comment_of(table) or (comment is None and not empty),
+        }
+        if empty and same["columns"]:
+            same["NOT NULL"] = self._required(self.schema) == self._required(table.schema)
+            same["defaults"] = defaults_of(self.schema) == stored_defaults(table.schema)
+            comments = [
+                list(map(text_of_comment, columns)) for columns in (self.schema, table.schema)
+            ]
+            same["comments of columns"] = comments[0] == comments[1]
+        differs = [what for what, is_same in same.items() if not is_same]
         if differs:
             raise UnsupportedError(
                 f"{table.uri} exists, with other {' and '.join(differs)}: a table can't be "

@@ -122,6 +122,82 @@ def test_queries_and_frames_make_and_replace_tables(
     assert sql("SELECT * FROM x.a") == [(7, "r")]
 
 
+def test_a_cast_in_a_default_is_what_spark_makes_of_it(spark: SparkSession, sql: Sql) -> None:
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    casts = {
+        "n BIGINT": "CAST(CAST(1.9 AS INT) AS BIGINT)",
+        "text STRING": "CAST(CAST(1.9 AS INT) AS STRING)",
+        "at TIMESTAMP": "CAST(DATE'2026-01-31' AS TIMESTAMP)",
+        "day DATE": "CAST('2026-01-31' AS DATE)",
+        "price DECIMAL(9, 2)": "1.5",
+        "half DOUBLE": "0.5D",
+        "is_new BOOLEAN": "true",
+    }
+    try:
+        columns = [f"{column} DEFAULT {cast}" for column, cast in casts.items()]
+        sql(f"CREATE TABLE x.t (id INT PRIMARY KEY, {', '.join(columns)})")
+        sql("INSERT INTO x.t (id) VALUES (1)")
+        for column, cast in casts.items():
+            name, kind = column.split(" ", 1)
+            found = sql(f"SELECT {name} <=> CAST({cast} AS {kind}) FROM x.t")
+            assert found == [(True,)], column
+        spark.conf.set("spark.sql.timeType.enabled", "true")
+        with pytest.raises(PySparkException, match=r"no default can have, TIME"):
+            sql("CREATE TABLE x.u (id INT PRIMARY KEY, v TIME DEFAULT TIME'01:02:03')")
+    finally:
+        spark.conf.unset("spark.sql.timeType.enabled")
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_a_table_that_others_use_outlives_the_statement_that_made_it(
+    spark: SparkSession, lake: str, sql: Sql, tmp_path: Path
+) -> None:
+    uri = str(tmp_path / "t.lance")
+
+    def write(again: bool) -> Callable[[int], int]:
+        def fail(_: int) -> int:
+            if again:
+                mw.drop_table(uri)
+                mw.create_table(uri, pa.schema({"id": pa.int32()}), "id")
+            else:
+                with mw.open_table(uri).writer() as writer:
+                    writer.upsert(pa.table({"id": pa.array([7], pa.int32())}))
+            raise ValueError("the query fails")
+
+        return fail
+
+    for again, rows in ((False, [(7,)]), (True, [])):
+        fail = sf.udf(write(again), "int", useArrow=False)
+        frame = spark.range(1, numPartitions=1).select(fail("id").alias("id"))
+        with pytest.raises(PySparkException, match="the query fails"):
+            frame.writeTo(f"{lake}.t").tableProperty("primaryKey", "id").create()
+        assert sql("SELECT * FROM x.t") == rows
+        sql("DROP TABLE x.t")
+
+
+def test_frames_and_settings_of_a_catalog(
+    spark: SparkSession, lake: str, sql: Sql, tmp_path: Path
+) -> None:
+    spark.conf.set(f"spark.sql.catalog.{lake}.consistency", "strong")
+    made = "CREATE TABLE x.t (id INT PRIMARY KEY, n INT)"
+    sql(made)
+    sql("INSERT INTO x.t VALUES (1, 1), (2, 2)")
+    assert sql("SELECT count(*) FROM x.t.history")[0][0] > 0
+    frame = spark.read.table(f"{lake}.t")
+    loaded = spark.read.format("memwal").load(str(tmp_path / "t.lance"))
+    assert (frame.count(), loaded.count()) == (2, 2)
+    sql("INSERT INTO x.t VALUES (3, 3)")
+    assert (frame.count(), loaded.count()) == (3, 2)  # the second has one snapshot
+    sql("ALTER TABLE x.t ALTER COLUMN n TYPE BIGINT")
+    with pytest.raises(PySparkException, match="COLUMNS_MISMATCH"):
+        frame.count()
+    frame = spark.read.table(f"{lake}.t")
+    sql("DROP TABLE x.t")
+    sql(made.replace("n INT", "n BIGINT"))
+    with pytest.raises(PySparkException, match="TABLE_ID_MISMATCH"):
+        frame.count()
+
+
 def test_rows_are_deleted_by_conditions(sql: Sql) -> None:
     sql(
         "CREATE TABLE x.t (id INT, day DATE, val STRING, PRIMARY KEY (id)) "
@@ -156,6 +232,8 @@ REFUSED = [
         "CREATE TABLE x.u (id BIGINT PRIMARY KEY, v DATE DEFAULT current_date())",
         "is not a constant",
     ),
+    ("CREATE TABLE x.u (id INT PRIMARY KEY, v BINARY DEFAULT X'0102')", "no default .* BINARY"),
+    ("ALTER TABLE x.t ALTER COLUMN raw SET DEFAULT X'41'", "no default .* BINARY"),
     ("CREATE TABLE x.u (id BIGINT PRIMARY KEY) LOCATION '/elsewhere'", "leave LOCATION"),
     ("CREATE TABLE x.u (id BIGINT PRIMARY KEY) USING orc", "tables of memwal only"),
     ("CREATE TABLE x.u (d DATE PRIMARY KEY) PARTITIONED BY (months(d))", "calendar date"),
@@ -182,15 +260,17 @@ REFUSED = [
 def test_what_can_not_be_done_says_so_and_shows_no_secret(
     spark: SparkSession, lake: str, sql: Sql, tmp_path: Path
 ) -> None:
-    schema = pa.schema({"id": pa.int64(), "val": pa.string(), "d": pa.float64()})
+    schema = pa.schema(
+        {"id": pa.int64(), "val": pa.string(), "d": pa.float64(), "raw": pa.binary()}
+    )
     table = mw.create_table(tmp_path / "t.lance", schema, "id")
     with table.writer() as writer:
-        writer.upsert(pa.table({"id": [1], "val": ["a"], "d": [0.5]}))
+        writer.upsert(pa.table({"id": [1], "val": ["a"], "d": [0.5], "raw": [b"b"]}))
     for statement, words in REFUSED:
         with pytest.raises(PySparkException, match=words) as caught:
             sql(statement)
         assert SECRET not in str(caught.value), statement
-    assert sql("SELECT * FROM x.t") == [(1, "a", 0.5)]
+    assert sql("SELECT * FROM x.t") == [(1, "a", 0.5, b"b")]
     assert [path.name for path in tmp_path.glob("*")] == ["t.lance"]
     for statement in ("EXPLAIN EXTENDED SELECT * FROM x.t", "DESCRIBE EXTENDED x.t"):
         assert SECRET not in str(sql(statement))

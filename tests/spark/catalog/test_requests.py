@@ -227,9 +227,36 @@ def test_a_table_is_replaced_by_one_like_it_alone(tmp_path: Path) -> None:
     ):
         with pytest.raises(mw.UnsupportedError, match=differs):
             create(tmp_path, "t", mode="replace", **request)
+    required = StructType().add("id", LongType()).add("name", StringType(), False)
+    for request, differs in (
+        ({"defaults": {"name": "x"}}, "other defaults:"),
+        ({"columns": required}, "other NOT NULL and comments of columns:"),
+        (with_properties(comment="all"), "other comment:"),
+    ):
+        with pytest.raises(mw.UnsupportedError, match=differs):
+            create(tmp_path, "t", mode="replace", **request)
+    with pytest.raises(mw.UnsupportedError, match="other comment:"):
+        create(tmp_path, "t", mode="replace", empty=False, **with_properties(comment="all"))
     assert table.count_rows() == 1
     assert create(tmp_path, "t", mode="replace")["replaces"] is True
     assert table.count_rows() == 0
+
+
+def test_a_table_is_abandoned_only_as_it_was_made(tmp_path: Path) -> None:
+    made = create(tmp_path, "t")["incarnation"]
+    ask(tmp_path, "drop_table", "t")
+    again = create(tmp_path, "t")["incarnation"]
+    with pytest.raises(mw.ConflictError, match="stays: others have made it again"):
+        ask(tmp_path, "abandon_table", "t", incarnation=made)
+    assert ask(tmp_path, "abandon_table", "t", incarnation=again) == {"found": True}
+    assert ask(tmp_path, "abandon_table", "t", incarnation=again) == {"found": False}
+    written = create(tmp_path, "t")["incarnation"]
+    table = mw.open_table(tmp_path / "t.lance")
+    with table.writer() as writer:
+        writer.upsert(pa.table({"id": [1], "name": ["a"]}))
+    with pytest.raises(mw.ConflictError, match=r"stays, although .* DROP TABLE"):
+        ask(tmp_path, "abandon_table", "t", incarnation=written)
+    assert table.count_rows() == 1
 
 
 def test_columns_change_together_or_not_at_all(tmp_path: Path) -> None:

@@ -80,11 +80,12 @@ final class NewTable implements StagedTable, SupportsWrite {
     }
   }
 
-  /** Leaves no table after an error, and the one that was there as it was. */
+  /** Leaves no table after an error, but one that was there, or that others have written to. */
   @Override
   public void abortStagedChanges() {
     if (made != null && !replaces) {
-      folder.call("drop_table", folder.request(identifier.name()));
+      ObjectNode abandoned = folder.request(identifier.name());
+      folder.call("abandon_table", abandoned.put("incarnation", made.id()));
     }
   }
 }
