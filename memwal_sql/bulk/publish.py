@@ -185,8 +185,10 @@ class Publisher:
         ]
         compared = over_stored([part for part, _ in unwritten], stored)
         lacking = [(part, writer) for part, (_, writer) in zip(compared, unwritten, strict=True)]
-        if all(part.batch.goes_through_log for part in parts):
-            if not self._append(lacking, mark, len(parts)):
+        few = all(part.batch.goes_through_log for part in parts)
+        entries = _entries(lacking) if few else None
+        if entries is not None:
+            if not self._append(lacking, entries, mark, len(parts)):
                 return ()
         else:
             with half_done(_PARTLY, StoreUnavailableError):
@@ -206,9 +208,15 @@ class Publisher:
             opener.table.check_claimable()
             self._regions.update(zip(missing, claimers, strict=True))
 
-    def _append(self, lacking: _Lacking, mark: BatchMark | None, parts: int) -> bool:
-        """Write parts through the WAL, of a batch that has so many; False if an earlier attempt has
-        written them."""
+    def _append(
+        self,
+        lacking: _Lacking,
+        entries: Sequence[pa.RecordBatch],
+        mark: BatchMark | None,
+        parts: int,
+    ) -> bool:
+        """Write the rows of parts through the WAL, of a batch that has so many; False if an earlier
+        attempt has written them."""
         context, description = self._context, Description(staged=mark)
         if mark is not None and parts > 1 and context.takes_transactions:
             # The claims have decided over attempts that were cut off.
@@ -216,10 +224,9 @@ class Publisher:
             if isinstance(free, TransactionRecord):
                 return False
             description = Description(free, operation=f"batch {mark}", staged=mark)
-        read = map_in_threads(lambda pair: pair[0].batch.read(), lacking, PARALLEL)
         shares = [
             Share(context, writer, rows)
-            for (_, writer), rows in zip(lacking, read, strict=True)
+            for (_, writer), rows in zip(lacking, entries, strict=True)
             if rows.num_rows
         ]
         writes = commit(shares, description)
@@ -232,8 +239,9 @@ class Publisher:
 
     def _add(self, part: StagedRegion, writer: RegionWriter, mark: BatchMark | None) -> None:
         """Publish a part of a batch on its own."""
-        if part.batch.goes_through_log:
-            writer.append(part.batch.read(), mark)
+        rows = part.batch.read() if part.batch.goes_through_log else None
+        if rows is not None:
+            writer.append(rows, mark)
         else:
             self._flush(writer)
             writer.add_generations(partial(self._generations, writer, part.batch), mark)
@@ -319,6 +327,13 @@ class Publisher:
 
     def _recipes(self) -> Sequence[IndexRecipe]:
         return self._base().indexes.recipes()
+
+
+def _entries(lacking: _Lacking) -> list[pa.RecordBatch] | None:
+    """The rows of parts that become WAL entries; None if some are too large for that."""
+    read = map_in_threads(lambda pair: pair[0].batch.read(), lacking, PARALLEL)
+    entries = [rows for rows in read if rows is not None]
+    return entries if len(entries) == len(read) else None
 
 
 _PARTLY = "some regions may have their rows; publish them again"

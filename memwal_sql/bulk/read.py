@@ -52,7 +52,7 @@ class LogLimits(Thresholds):
     Attributes:
         rows: the most rows of a region in its WAL, with those of the batch; native code opens no
             larger unflushed MemTable than the default.
-        nbytes: the most bytes of a region's part of a batch.
+        nbytes: the most bytes of a region's part of a batch, as staged, and as written.
     """
 
     rows = 100_000
@@ -116,7 +116,7 @@ class RegionBatch:
 
     @property
     def goes_through_log(self) -> bool:
-        """Whether its rows become one WAL entry."""
+        """Whether its rows become one WAL entry, unless `read` finds them too large."""
         nbytes = sum(kept.piece.size for kept in self.pieces)
         return self.rows <= LogLimits.rows and nbytes <= LogLimits.nbytes and not self.whole
 
@@ -130,10 +130,16 @@ class RegionBatch:
         keys = self.reader.keys(kept.piece)
         return keys if kept.mask is None else keys.filter(pa.array(kept.mask))
 
-    def read(self) -> pa.RecordBatch:
-        """The rows of all pieces but the whole ones, being few."""
-        batches = [batch for table in self.tables() for batch in table.to_batches()]
-        return concatenated([self.reader.no_rows, *batches])
+    def read(self) -> pa.RecordBatch | None:
+        """The rows of all pieces but the whole ones, being few; None if they are too large for one
+        WAL entry with the values that they keep."""
+        batches, nbytes = [self.reader.no_rows], 0
+        for table in self._tables():
+            nbytes += table.nbytes
+            if nbytes > LogLimits.nbytes:
+                return None
+            batches += table.to_batches()
+        return concatenated(batches)
 
     def tables(self) -> Iterator[pa.Table]:
         """These, in a MemTable's schema, in tables of a bounded size."""

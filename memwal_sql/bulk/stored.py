@@ -28,9 +28,18 @@ Get = Callable[[pa.Table, Sequence[str]], pa.Table]
 
 
 class StoredLimits(Thresholds):
-    """The keys that are looked up at once."""
+    """What is looked up at once.
+
+    Attributes:
+        keys: the most keys.
+        first: the keys of the first lookup; how large their rows are decides about the next one,
+            which has at most eight times as many.
+        nbytes: the bytes of the rows that are expected.
+    """
 
     keys = 65_536
+    first = 1024
+    nbytes = 16 << 20
 
 
 class StoredRows:
@@ -47,9 +56,15 @@ class StoredRows:
         return [*form.named("t", self._info.schema.names), *lacking]
 
     def ahead(self, keys: Sequence[pa.Table], columns: Sequence[str]) -> StoredRows:
-        """The same for these keys, which are few and distinct, and are looked up at once."""
+        """The same for these keys, which are few and distinct, and are looked up at once; without
+        a change where their rows are large."""
         every = pa.concat_tables([table.select(self._key) for table in keys])
-        rows = self._get(every, list(dict.fromkeys([*self._key, *columns])))
+        parts: list[pa.Table] = []
+        for _, _, old in self._lookups(every, columns):
+            parts.append(old)
+            if sum(part.nbytes for part in parts) > StoredLimits.nbytes:
+                return self
+        rows = pa.concat_tables(parts)
         codes = KeyCodes(key_column(rows.select(self._key).columns))
         places = np.empty(codes.size, np.int64)
         places[codes.codes] = np.arange(rows.num_rows)
@@ -71,9 +86,8 @@ class StoredRows:
         """
         columns, exists = form.named("t", self._info.schema.names), False
         masks = [np.ones(0, np.bool_)]
-        for some in _cut(keys):
+        for some, found, rows in self._lookups(keys, columns):
             mask = np.ones(some.num_rows, np.bool_)
-            found, rows = self._found(some, columns)
             exists = exists or bool(len(found))
             if form.when is not None:
                 mask[found] = False
@@ -84,8 +98,7 @@ class StoredRows:
     def filled(self, rows: pa.Table, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Rows in a MemTable's schema, some at a time, whose `columns` have the values of the
         table's rows, or for a new key the default or null."""
-        for some in _cut(rows):
-            found, old = self._found(some, columns)
+        for some, found, old in self._lookups(rows, columns):
             places = np.full(some.num_rows, -1, np.int64)
             places[found] = np.arange(len(found))
             for name in columns:
@@ -113,6 +126,19 @@ class StoredRows:
             values = pa.concat_arrays([values, pa.repeat(default, 1)])
         return values.take(pa.array(places, mask=is_null))
 
+    def _lookups(
+        self, rows: pa.Table, columns: Sequence[str]
+    ) -> Iterator[tuple[pa.Table, npt.NDArray[np.int64], pa.Table]]:
+        """Rows some at a time, each time with what `_found` has of their keys."""
+        start, step, widest = 0, min(StoredLimits.first, StoredLimits.keys), 1
+        while start < rows.num_rows:
+            some = rows.slice(start, step)
+            found, old = self._found(some, columns)
+            yield some, found, old
+            start += step
+            widest = max(widest, old.nbytes // max(1, old.num_rows))
+            step = max(1, min(8 * step, StoredLimits.keys, StoredLimits.nbytes // widest))
+
     def _found(
         self, keys: pa.Table, columns: Sequence[str]
     ) -> tuple[npt.NDArray[np.int64], pa.Table]:
@@ -137,8 +163,3 @@ class StoredRows:
         given = pa.RecordBatch.from_struct_array(one_array(new[GIVEN]).take(pa.array(found)))
         batch = pa.RecordBatch.from_arrays(list(map(one_array, old.columns)), old.column_names)
         return Expressions(self._info.schema, when, {}).evaluate(pairs(batch, given))[0]
-
-
-def _cut(rows: pa.Table) -> Iterator[pa.Table]:
-    step = StoredLimits.keys
-    return (rows.slice(start, step) for start in range(0, rows.num_rows, step))
