@@ -251,7 +251,8 @@ class StagedReader:
         if len(pieces) == 1:
             self._check(pieces[0].piece)
             return RegionBatch(tuple(pieces), self)
-        tables = map_in_threads(lambda kept: self.keys(kept.piece), pieces, PARALLEL)
+        # What conditions name may be whole rows: it is read when they are compared, piece by piece.
+        tables = map_in_threads(lambda kept: self.keys(kept.piece, (ORDER,)), pieces, PARALLEL)
         keys = [PieceKeys(task, table) for task, table in zip(tasks, tables, strict=True)]
         masks = winners(keys, self._primary_key, pieces[0].form.duplicates)
         if masks is None:
@@ -301,16 +302,14 @@ class StagedReader:
             if not self._context.store.exists(path):
                 raise self._gone(path)
 
-    def keys(self, piece: StagedPiece) -> pa.Table:
+    def keys(self, piece: StagedPiece, more: Sequence[str] = (ORDER, GIVEN)) -> pa.Table:
         """The keys of a piece, and what orders and compares its rows, in memory of their own."""
         columns = list(self._primary_key)
-        if piece.order is not None:
-            return self._read(piece.order)
-        if piece.folder is not None:
+        if piece.folder is not None and piece.order is None:
             with self._typed(piece.folder):
                 return rows_of(self._open(piece.folder).scanner(columns=columns))
-        rows = self._arrow(piece)
-        rows = rows.select([*columns, *(n for n in (ORDER, GIVEN) if n in rows.column_names)])
+        rows = self._arrow(piece) if piece.order is None else self._read(piece.order)
+        rows = rows.select([*columns, *(n for n in more if n in rows.column_names)])
         return rows.take(pa.array(np.arange(rows.num_rows)))  # the others' is let go of
 
     def _arrow(self, piece: StagedPiece) -> pa.Table:
