@@ -133,7 +133,7 @@ class Publisher:
         check_table(context, tasks)
         base = self._base()
         self._check_spec(base.info, tasks)
-        self._check_known(base.stored, tasks)
+        self._check_known(base, tasks)
         staged = staged_regions(context, base, tasks)
         parts = [part for part in staged if part.batch.rows]
 
@@ -311,15 +311,18 @@ class Publisher:
                 "nothing was written, run the job again"
             )
 
-    def _check_known(self, stored: pa.Schema, tasks: Sequence[StagedTask]) -> None:
+    def _check_known(self, base: BaseTable, tasks: Sequence[StagedTask]) -> None:
         """Raise ReopenError if the table has columns that a task did not know: others may have
-        filled them, and its whole rows would put nulls over their values."""
-        now = pa.schema([field for field in stored if field.name != TOMBSTONE])
+        filled them, and its whole rows would put nulls over their values; or its rows are ordered
+        by such a column, and bring nothing by which they are compared with the table's."""
+        now = pa.schema([field for field in base.stored if field.name != TOMBSTONE])
         for task in tasks:
-            if task.columns is None or task.form.missing != ERROR:
+            if task.columns is None:
                 continue
             known = pa.schema([f for f in now if f.metadata[FIELD_ID_KEY] in task.columns])
-            if len(known) < len(now):
+            compares = task.form.over(base.info).when != task.form.when
+            is_late = compares and task.form.order_by not in known.names
+            if is_late or (task.form.missing == ERROR and len(known) < len(now)):
                 raise ReopenError(
                     f"the columns of {self._context.uri} have changed since these rows were staged "
                     f"({differences(known, now)}): nothing was written, run the job again"

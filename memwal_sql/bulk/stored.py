@@ -17,7 +17,6 @@ from exec_nodes.base.thresholds import Thresholds
 from exec_nodes.keys.codes import KeyCodes
 from exec_nodes.keys.keys import key_column, one_array
 from memwal_sql.bulk.rows import GIVEN, RowForm
-from memwal_sql.errors import ReopenError
 from memwal_sql.state.defaults import stored_defaults
 from memwal_sql.storage.wal.entry import TOMBSTONE
 from memwal_sql.write.conditional.expressions import Expressions, pairs
@@ -155,11 +154,6 @@ class StoredRows:
         self, when: str, old: pa.Table, new: pa.Table, found: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
         """Which of the rows found meet the condition."""
-        if GIVEN not in new.column_names:
-            raise ReopenError(
-                "the orderBy column was added to the table since these rows were staged: nothing "
-                "was written, run the job again"
-            )
         given = pa.RecordBatch.from_struct_array(one_array(new[GIVEN]).take(pa.array(found)))
         batch = pa.RecordBatch.from_arrays(list(map(one_array, old.columns)), old.column_names)
         return Expressions(self._info.schema, when, {}).evaluate(pairs(batch, given))[0]

@@ -268,3 +268,28 @@ def test_duplicates_are_found_by_keys_and_order_alone(table: Table, limits: Stag
         table.publisher().publish(tasks)
     assert columns == [["id", "_order"]] * 6
     assert [found(table)[key] for key in range(9)] == [(8, "at 8")] * 9
+
+
+@pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
+@pytest.mark.parametrize("missing", ["keep", "null"])
+def test_rows_that_were_staged_before_their_order_was_stored_are_refused(
+    table: Table, limits: StageLimits, missing: str
+) -> None:
+    """They would be compared by it if they were staged now. Other new columns, and an order that
+    the condition replaces, change nothing."""
+    columns = {"id": [1, 40], "val": ["late"] * 2, "seq": [1] * 2}
+    forms = [RowForm(order_by="seq", missing=missing, when=when) for when in (None, "t.at < 9")]
+    late, by_condition = (stage(table, form, limits, columns) for form in forms)
+    table.add_columns([pa.field("more", pa.int64())])
+    table.refresh()
+    table.publisher().publish([late])
+    table.add_columns([pa.field("seq", pa.int64())])
+    table.refresh()
+    upsert_rows(table, {"id": [1], "at": [5], "val": ["newer"], "more": [0], "seq": [2]})
+    before = found(table)
+    with pytest.raises(mw.ReopenError, match=r"'seq' .* was added.*run the job again"):
+        table.publisher().publish([late])
+    assert found(table) == before
+    table.publisher().publish([by_condition])
+    assert found(table)[1][1] == "late"
+    table.publisher().publish([stage(table, forms[0], limits, columns)])
