@@ -224,6 +224,7 @@ def test_a_table_without_rows_is_counted(spark: SparkSession, tmp_path: Path) ->
 def test_the_ui_has_what_a_scan_read(spark: SparkSession, uri: str) -> None:
     view(spark, uri, "t", "memwal")
     spark.sql("SELECT s FROM t WHERE id = 3").collect()
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # it fills the store
     store = spark._jsparkSession.sharedState().statusStore()
     last = store.executionsList().last()
     values = store.executionMetrics(last.executionId())
