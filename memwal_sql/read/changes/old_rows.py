@@ -21,6 +21,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from threading import Lock
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
@@ -95,9 +96,39 @@ class _State:
     stored: pa.Schema
 
 
-# Where the last feed of a region has ended, so that a follower that asks again and again need not
-# read the log of the generation anew each time. It holds as much as an unflushed MemTable.
-_KEPT: WeakKeyDictionary[RegionReader, _State] = WeakKeyDictionary()
+class Kept(Thresholds):
+    """About the most bytes of log that are kept between feeds, of all regions together."""
+
+    nbytes = 256 << 20
+
+
+class _KeptStates:
+    """Where the last feeds of regions have ended, so that a follower that asks again and again need
+    not read the log of the generation anew each time. The last one is kept at any size."""
+
+    def __init__(self) -> None:
+        self._states: WeakKeyDictionary[RegionReader, _State] = WeakKeyDictionary()
+        self._lock = Lock()
+
+    def pop(self, region: RegionReader) -> _State | None:
+        """What is kept of a region, for the caller alone."""
+        with self._lock:
+            return self._states.pop(region, None)
+
+    def keep(self, region: RegionReader, state: _State) -> None:
+        """Keep a state, and of the others those that were kept last."""
+        with self._lock:
+            self._states.pop(region, None)
+            others = list(self._states.items())
+            self._states[region] = state
+            nbytes = state.log.bytes
+            for other, state in reversed(others):
+                nbytes += state.log.bytes
+                if nbytes > Kept.nbytes:
+                    del self._states[other]
+
+
+_KEPT = _KeptStates()
 
 
 class OldRows:
@@ -117,7 +148,7 @@ class OldRows:
         self._key = base.info.primary_key
         self._columns = tuple(columns)
         self._type = struct_of(self._schema, columns)
-        self._state = _KEPT.pop(region, None)
+        self._state = _KEPT.pop(region)
         if self._state is not None and not same_columns(self._state.stored, base.stored):
             self._state = None
 
@@ -140,7 +171,7 @@ class OldRows:
         if some:
             yield from self._pairs(some)
         if self._state is not None:
-            _KEPT[self._region] = self._state
+            _KEPT.keep(self._region, self._state)
 
     def _pairs(
         self, changes: Sequence[StoredChanges]

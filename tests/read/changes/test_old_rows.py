@@ -17,7 +17,7 @@ import memwal_sql as mw
 from memwal_sql.bulk.read import LogLimits
 from memwal_sql.bulk.rows import RowForm
 from memwal_sql.maintain.merge.merger import Merger
-from memwal_sql.read.changes.old_rows import Lookups
+from memwal_sql.read.changes.old_rows import _KEPT, Kept, Lookups
 from memwal_sql.state.batch_marks import BatchMark
 from memwal_sql.storage.base.memwal_index import commit_details
 from tests.model.merging import details_of, manifests, merge_one
@@ -115,6 +115,25 @@ def test_old_rows_have_the_columns_that_the_table_has_now(table: Any) -> None:
         {"count": 1, "twice": None},
         {"count": 5, "twice": 10},
     ]
+
+
+def test_few_regions_are_kept_between_feeds(tmp_path: Path) -> None:
+    """The one that was read last at any size; the answers are the same."""
+    table = mw.create_table(str(tmp_path / "table"), SCHEMA, "id", [mw.bucket("id", 3)])
+    ids = range(20)
+    for most, kept in ((0, 1), (Kept.nbytes, 3)):
+        with Kept.set(nbytes=most):
+            start = table.change_offsets()
+            with table.writer() as writer:
+                for number in (1, 2, 3):
+                    writer.upsert(rows(*((key, number) for key in ids)))
+                    found = old(table, after=start)
+                    start = table.change_offsets()
+                    if number > 1:
+                        expected = [("upsert", key, number, number - 1) for key in ids]
+                        assert sorted(found) == expected
+            regions = [str(region.region_id) for region in _KEPT._states]
+            assert len(set(regions) & set(map(str, start))) == kept
 
 
 def test_entries_whose_generation_was_collected_in_parts_have_no_old_rows(table: Any) -> None:
