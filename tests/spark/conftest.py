@@ -1,5 +1,7 @@
 """One Spark for all tests, which runs two tasks at a time, with the jar where it was built.
 
+A task may fail twice: in one whole run a worker ended besides the one that a test had killed.
+
 A soak has a master and two executors, each a process with workers of its own.
 """
 
@@ -58,11 +60,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.session.timeZone": "UTC",
         "spark.local.dir": str(folder),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.task.maxFailures": "2",
+        "spark.task.maxFailures": "3",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
-    master = "local-cluster[2,1,512]" if IS_SOAK else "local[2,2]"  # a task fails once
+    master = "local-cluster[2,1,512]" if IS_SOAK else "local[2,3]"  # a test ends a task once
     builder = SparkSession.builder.master(master).appName("tests")
     for name, value in settings.items():
         builder = builder.config(name, value)
