@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
@@ -21,6 +22,7 @@ import psutil  # type: ignore[import-untyped]
 import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JJavaError
+from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
@@ -62,33 +64,38 @@ def attempts(uri: str) -> set[str]:
     return {folder.relative_to(staging).parts[1] for folder in holding}
 
 
+def held(note: Path, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows; the first attempt of the second task waits for the end of its process."""
+    context = TaskContext.get()
+    assert context is not None
+    if context.partitionId() == 1 and not note.exists():
+        note.touch()
+        time.sleep(600)
+        raise AssertionError("nobody has killed the task")
+    yield from batches
+
+
 def test_tasks_that_are_killed_while_they_stage_are_run_again(
-    spark: SparkSession, uri: str
+    spark: SparkSession, uri: str, tmp_path: Path
 ) -> None:
-    """Each task stages two generations; all go when the first file is there."""
+    """The first task stages two generations; all go when its first file is there, and the second
+    one reads."""
     table = mw.create_table(uri, pa.schema({"id": pa.int64(), "val": pa.string()}), "id")
-    count, width = 6_000, 3_200
-    seen: set[str] = set()
-    done = threading.Event()
+    count, width, note = 6_000, 3_200, tmp_path / "held"
 
     def kill_all() -> None:
-        eventually(lambda: attempts(uri))
-        for one in runners():
-            kill_with_children(one)
-        while not done.wait(0.02):
-            seen.update(attempts(uri))
+        eventually(lambda: note.exists() and attempts(uri))
+        for runner in runners():
+            kill_with_children(runner)
 
-    before = {one.pid for one in runners()}
+    before = {runner.pid for runner in runners()}
     killer = threading.Thread(target=kill_all)
     killer.start()
-    save(
-        spark.range(0, count, 1, 2).select("id", sf.rpad(sf.hex("id"), width, ".").alias("val")),
-        uri,
-    )
-    done.set()
+    frame = spark.range(0, count, 1, 2).select("id", sf.rpad(sf.hex("id"), width, ".").alias("val"))
+    save(frame.mapInArrow(partial(held, note), SCHEMA), uri)
     killer.join()
-    assert len(seen) > 2, "no task was run again"
-    assert not before & {one.pid for one in runners()}
+    assert note.exists()
+    assert not before & {runner.pid for runner in runners()}
     assert table.snapshot().regions[0].sources, "nothing was published as a generation"
     assert rows(load(spark, uri)) == {key: f"{key:X}".ljust(width, ".") for key in range(count)}
     assert attempts(uri) == set()
