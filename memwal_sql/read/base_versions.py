@@ -67,6 +67,11 @@ class BaseVersions:
                     type(error).__name__,
                 )
                 base = self.not_below_watermarks(self.catch_up())
+        if self.pinned and isinstance(gap, NotFoundError):
+            raise SourceGoneError(
+                f"{gap}, and the state that is read needs it: it was merged and collected "
+                "meanwhile; read the table again, in a new transaction if there is one"
+            ) from gap
         self.check_watermarks(base)
         raise gap if self.pinned and isinstance(gap, SourceGoneError) else gap_error(gap)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,28 @@ def rows(table: mw.Table) -> dict[int, Any]:
     with as_another_process():
         read = mw.open_table(table.uri).to_arrow()
     return dict(zip(*read.to_pydict().values(), strict=True))
+
+
+def test_a_state_whose_generations_were_collected_is_to_be_read_again(journal: mw.Table) -> None:
+    with journal.writer() as writer:
+        writer.upsert({"id": [1], "text": ["a"]})
+        writer.flush()
+    mine = mw.open_table(journal.uri)
+    with mw.transaction(mine) as tx:
+        with as_another_process():
+            other = mw.open_table(journal.uri)
+            other.merge()
+            other.collect_garbage(older_than=timedelta(0))
+        reads: list[Callable[[], object]] = [
+            lambda: tx.get(mine, [1]),
+            lambda: tx.table(mine).to_arrow(),
+            lambda: tx.table(mine).count_rows(),
+        ]
+        for read in reads:
+            with pytest.raises(mw.SourceGoneError, match="again"):
+                read()
+        tx.rollback()
+    assert rows(journal) == {1: "a"}
 
 
 def test_a_table_inside_is_a_handle_on_the_beginning(accounts: mw.Table) -> None:
