@@ -59,9 +59,12 @@ Item = TypeVar("Item", bound=Hashable)
 @dataclass(frozen=True)
 class Share(InputPartition):
     """The share of one task: fragments of the base table and regions by their place in the
-    snapshot, or a slice of the only one; with `whole` everything, for a lookup by key."""
+    snapshot, or a slice of the only one; with `whole` everything, for a lookup by key.
 
-    pinned: PinnedSnapshot
+    The snapshot goes to tasks with the function that they run, which Spark sends to an executor
+    once; a share goes with each task, and so does not grow with the number of regions.
+    """
+
     fragments: frozenset[int] = frozenset()
     regions: tuple[int, ...] = ()
     whole: bool = False
@@ -85,11 +88,10 @@ def parts_of(options: Options, pinned: PinnedSnapshot) -> PartSizes:
     return parts
 
 
-def shares_of(pinned: PinnedSnapshot, parts: PartSizes, tasks: int) -> list[Share]:
+def shares_of(parts: PartSizes, tasks: int) -> list[Share]:
     """The parts in at most so many shares of about the same size."""
     return [
         Share(
-            pinned,
             frozenset(number for in_base, number in share if in_base),
             tuple(sorted(number for in_base, number in share if not in_base)),
         )
@@ -97,7 +99,7 @@ def shares_of(pinned: PinnedSnapshot, parts: PartSizes, tasks: int) -> list[Shar
     ]
 
 
-def sliced_shares(pinned: PinnedSnapshot, parts: PartSizes, rows: int) -> list[Share]:
+def sliced_shares(parts: PartSizes, rows: int) -> list[Share]:
     """The parts in shares of at most about so many rows: a larger part is cut into slices, each a
     share of its own."""
     shares = []
@@ -106,9 +108,9 @@ def sliced_shares(pinned: PinnedSnapshot, parts: PartSizes, rows: int) -> list[S
         for piece in range(pieces if pieces > 1 else 0):
             fragments = frozenset([number]) if in_base else frozenset[int]()
             regions = () if in_base else (number,)
-            shares.append(Share(pinned, fragments, regions, slice=Slice(piece, pieces)))
+            shares.append(Share(fragments, regions, slice=Slice(piece, pieces)))
     whole = {part: size for part, size in parts.items() if size <= rows}
-    return shares + shares_of(pinned, whole, -(-sum(whole.values()) // rows))
+    return shares + shares_of(whole, -(-sum(whole.values()) // rows))
 
 
 class BatchReader(DataSourceReader):
@@ -123,14 +125,18 @@ class BatchReader(DataSourceReader):
         table = table_of(options)
         self._columns = columns_of(table, schema.names)
         self._table_schema = table.schema
+        # Spark makes a reader to plan one read, and pickles it for the tasks before `partitions`.
+        self._pinned = table.pin(options.consistency, self._conditions)
+
+    @property
+    def _conditions(self) -> Sequence[Predicate]:
+        return [] if self._filter is None else implied(self._filter, self._table_schema)
 
     def partitions(self) -> Sequence[Share]:
-        """One snapshot, shared out."""
+        """The snapshot, shared out."""
         table = table_of(self._options)
-        conditions = [] if self._filter is None else implied(self._filter, table.schema)
-        pinned = table.pin(self._options.consistency, conditions)
         shares, _ = shared_out(
-            self._options, table, pinned, conditions, self._columns, self._parallelism
+            self._options, table, self._pinned, self._conditions, self._columns, self._parallelism
         )
         return shares
 
@@ -140,7 +146,9 @@ class BatchReader(DataSourceReader):
         Raises SourceGoneError when files of the snapshot were collected since it was taken.
         """
         if isinstance(partition, Share):  # not so for a table without rows and regions
-            task = ReadTask(self._options, self._schema, self._table_schema, self._filter)
+            task = ReadTask(
+                self._options, self._pinned, self._schema, self._table_schema, self._filter
+            )
             yield from task.rows(partition)
 
 
@@ -168,7 +176,7 @@ def shared_out(
     """
     keys = key_equalities(conditions, table.primary_key, table.schema)
     if keys is not None and len(keys) <= MAX_LOOKUP_KEYS:
-        return [Share(pinned, whole=True)], len(keys)
+        return [Share(whole=True)], len(keys)
     parts = parts_of(options, pinned)
     rows = sum(parts.values())
     rows_a_task = options.number("rowsPerPartition")
@@ -176,15 +184,16 @@ def shared_out(
         size = rows * max(1, row_bytes(columns))
         tasks = min(-(-rows // _LEAST_ROWS), max(parallelism, -(-size // _TASK_BYTES)))
         rows_a_task = max(1, -(-rows // max(1, tasks)))
-    return sliced_shares(pinned, parts, rows_a_task), rows
+    return sliced_shares(parts, rows_a_task), rows
 
 
 @dataclass(frozen=True)
 class ReadTask:
-    """What a task does with its share: `schema`'s columns of the rows that meet `filter`, and no
-    more than `limit`."""
+    """What a task does with its share of a snapshot: `schema`'s columns of the rows that meet
+    `filter`, and no more than `limit`."""
 
     options: Options
+    pinned: PinnedSnapshot
     schema: StructType
     table_schema: pa.Schema
     filter: str | None
@@ -213,7 +222,7 @@ class ReadTask:
 
     def _read(self, share: Share, names: tuple[str, ...]) -> Node | pa.RecordBatchReader:
         """The plan over a share, or its rows if DataFusion has to filter them."""
-        table = ShareTable(self.options, share, self.table_schema)
+        table = ShareTable(self.options, self.pinned, share, self.table_schema)
         if not table.snapshot.sources:  # what was in its regions' WALs were fences
             return pa.table({name: [] for name in names}).to_reader()
         filters = () if self.filter is None else pushed_filters(self.filter, table.schema)
@@ -244,8 +253,11 @@ class ShareTable:
 
     answers = None
 
-    def __init__(self, options: Options, share: Share, schema: pa.Schema) -> None:
+    def __init__(
+        self, options: Options, pinned: PinnedSnapshot, share: Share, schema: pa.Schema
+    ) -> None:
         self._table = pinned_table_of(options)
+        self._pinned = pinned
         self._share = share
         self.schema = schema
         self.field_ids = NO_IDS
@@ -261,13 +273,13 @@ class ShareTable:
     @property
     def base(self) -> BaseTable:
         """The whole base table."""
-        return self._table.base(self._share.pinned.version)
+        return self._table.base(self._pinned.version)
 
     @property
     def snapshot(self) -> Snapshot:
         """The share."""
         share = self._share
-        whole = self._table.snapshot(share.pinned)
+        whole = self._table.snapshot(self._pinned)
         if share.whole:
             return whole
         regions = tuple(whole.regions[number] for number in share.regions)

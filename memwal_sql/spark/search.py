@@ -20,6 +20,7 @@ from exec_nodes.take_exec import TakeExec
 from exec_nodes.text.scoring.parts import count_part, weigh
 from exec_nodes.text.scoring.resolve import Resolved
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.read.pinned import PinnedSnapshot
 from memwal_sql.read.planning import stream
 from memwal_sql.read.snapshots import Consistency
 from memwal_sql.search import request
@@ -125,6 +126,7 @@ class _SharedSearch:
     """What every task knows of a search; it pickles."""
 
     options: Options
+    pinned: PinnedSnapshot
     request: Request = field(repr=False)
     columns: tuple[str, ...]
     condition: str | None
@@ -138,8 +140,12 @@ class _SharedSearch:
             self.columns, analyzed(filters, snapshot), snapshot, weights
         )
 
+    def table(self, share: Share) -> ShareTable:
+        """A share of the snapshot."""
+        return ShareTable(self.options, self.pinned, share, self.schema)
+
     def _snapshot(self, share: Share) -> Snapshot:
-        shared = ShareTable(self.options, share, self.schema)
+        shared = self.table(share)
         snapshot, base = shared.snapshot, shared.base
         rows = snapshot.base or base.source.share(frozenset())  # a plan has one source at least
         return replace(snapshot, base=rows, indexes=base.indexes.infos)
@@ -182,9 +188,9 @@ def search_in_shares(
     requested, filters = search(schema), _filters(condition, schema)
     ruling = () if requested.counts_all else [f.predicate for f in filters or ()]
     pinned = table.pin(options.consistency, ruling)
-    shared = _SharedSearch(options, search, names, condition, schema)
-    plan = shared.plan(Share(pinned, whole=True))
-    shares = [] if filters is None else shares_of(pinned, parts_of(options, pinned), tasks)
+    shared = _SharedSearch(options, pinned, search, names, condition, schema)
+    plan = shared.plan(Share(whole=True))
+    shares = [] if filters is None else shares_of(parts_of(options, pinned), tasks)
     what = f"{len(shares)} shares of {options.uri}"
     weights = None
     if (corpus := corpus_of(plan)) is not None:
@@ -210,7 +216,7 @@ def _counted(shared: _SharedSearch, share: Share) -> Any:
 
 def _ranked(shared: _SharedSearch, weights: Resolved | None, share: Share) -> list[pa.Table]:
     """The best rows of a share by each ranking, with the ordinals of the whole snapshot."""
-    whole = ShareTable(shared.options, replace(share, whole=True), shared.schema).snapshot
+    whole = shared.table(Share(whole=True)).snapshot
     ordinals = np.array([*_ordinals(whole, share)], np.int32)
     ranked = []
     for node in rankings(shared.plan(share, weights)):

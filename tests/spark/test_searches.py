@@ -148,8 +148,8 @@ def test_the_work_of_a_task_falls_with_their_number(tmp_path: Path) -> None:
     options = parse_options({"path": table.uri}, READ, "a search")
     pinned, most = table.pin(), []
     for tasks in (1, 2, 4):
-        shares = shares_of(pinned, parts_of(options, pinned), tasks)
-        snapshots = [ShareTable(options, share, table.schema).snapshot for share in shares]
+        shares = shares_of(parts_of(options, pinned), tasks)
+        snapshots = [ShareTable(options, pinned, share, table.schema).snapshot for share in shares]
         rows = [sum(source.rows for source in snapshot.sources) for snapshot in snapshots]
         most.append(max(rows))
         assert sum(rows) == sum(source.rows for source in table.snapshot().sources)

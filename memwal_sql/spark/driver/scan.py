@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -25,8 +25,6 @@ from memwal_sql.spark.options import READ, parse_options
 from memwal_sql.spark.reader import ReadTask, Share, columns_of, shared_out
 from memwal_sql.spark.source import MemWalDataSource
 from memwal_sql.spark.tables import pinned_table_of, table_of
-
-_ELSEWHERE = PinnedSnapshot(0, ())  # of a share whose snapshot is with the function
 
 
 def load_columns(arguments: Mapping[str, Any], parts: Sequence[bytes]) -> Answer:
@@ -59,9 +57,9 @@ def plan_scan(arguments: Mapping[str, Any], parts: Sequence[bytes]) -> Answer:
     shares, rows = shared_out(options, table, pinned, conditions, read, arguments["tasks"])
     size = read_size(options, table, pinned, read, shares, rows)
     if counts and not shares:
-        shares = [Share(pinned)]  # a task that counts none, as the sum of nothing is NULL
-    task = ReadTask(options, schema, columns, condition, arguments["limit"])
-    function = (ShareFunction(task, pinned, counts), schema)
+        shares = [Share()]  # a task that counts none, as the sum of nothing is NULL
+    task = ReadTask(options, pinned, schema, columns, condition, arguments["limit"])
+    function = (ShareFunction(task, counts), schema)
     shown = {
         "version": pinned.version,
         "fragments": len({number for share in shares for number in share.fragments}),
@@ -78,7 +76,7 @@ def plan_scan(arguments: Mapping[str, Any], parts: Sequence[bytes]) -> Answer:
         [
             pickle.dumps(state),
             pickle.dumps(function),
-            *(pickle.dumps(replace(share, pinned=_ELSEWHERE)) for share in shares),
+            *(pickle.dumps(share) for share in shares),
         ],
     )
 
@@ -103,14 +101,12 @@ class ShareFunction:
     """What Spark runs in a task: from the pickled share, in a batch of one row, to its rows."""
 
     task: ReadTask
-    pinned: PinnedSnapshot
     counts: bool
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of the share, or one row with their number."""
         for batch in batches:
             share: Share = pickle.loads(batch.column(0)[0].as_py())  # noqa: S301 (see plan_scan)
-            share = replace(share, pinned=self.pinned)
             if self.counts:
                 yield pa.record_batch({self.task.schema.names[0]: [self.task.count(share)]})
             else:

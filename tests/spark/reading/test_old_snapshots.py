@@ -57,7 +57,7 @@ def read_elsewhere(cases: list[tuple[DataSourceReader, InputPartition]]) -> list
 
 def test_rows_that_were_collected_say_what_helps(tmp_path: Path) -> None:
     """Wherever they were: in the WAL, in a generation, in an old version of the base."""
-    cases = []
+    cases, sources = [], []
     for number, condition in enumerate((None, "id = 3", "val = 'a'")):
         table = mw.create_table(tmp_path / f"table{number}", SCHEMA, "id")
         options = {} if condition is None else {"filter": condition}
@@ -67,6 +67,7 @@ def test_rows_that_were_collected_say_what_helps(tmp_path: Path) -> None:
             reader = source.reader(source.schema())
             (share,) = reader.partitions()
             cases.append((reader, share))
+            sources.append(source)
 
         with table.writer() as writer:
             for key in range(5):
@@ -85,6 +86,7 @@ def test_rows_that_were_collected_say_what_helps(tmp_path: Path) -> None:
     for one in found:
         assert one.startswith(f"SourceGoneError: the rows of {tmp_path}/table")
         assert one.endswith("to run the same query again does not help")
-    anew = [(reader, *reader.partitions()) for reader, _ in cases]
+    readers = [source.reader(source.schema()) for source in sources]
+    anew = [(reader, *reader.partitions()) for reader in readers]
     expected = ["[0, 1, 2, 3, 4, 9]", "[3]", "[0, 1, 2, 3, 4]"]
     assert read_elsewhere(anew) == [one for one in expected for _ in range(3)]
