@@ -7,6 +7,7 @@ reader would be missing from the others. What DataFusion says of the same rows i
 from __future__ import annotations
 
 from collections import Counter
+from itertools import product
 from pathlib import Path
 
 import datafusion
@@ -15,40 +16,57 @@ import pytest
 from pyspark.sql import SparkSession
 
 import memwal_sql as mw
-from tests.soak import usual
+from tests.soak import IS_SOAK, usual
+from tests.spark.conftest import needs_jar
 from tests.spark.frames import load, settings
 
+EARLY, SWITCH = {"version": "early"}, ("true", "false")
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string(), "n": pa.int64()})
-STATEMENTS = {
-    "a self join, one side filtered": "SELECT count(*) FROM t a, t b WHERE a.id = 3",
+# `t` is the table, `old` an earlier state of it, `some` a view of a view, `kept` a cached frame.
+ALWAYS = {
     "a self join, both sides filtered": """
         SELECT a.id AS one, b.id AS other FROM t a JOIN t b ON a.n = b.n
         WHERE a.id = 3 AND b.val = 'b'""",
-    "an outer self join": """
-        SELECT a.id, b.val FROM t a LEFT JOIN (SELECT * FROM t WHERE id < 5) b ON a.id = b.id""",
     "a union of some and all": """
         SELECT count(*) FROM t WHERE id = 3 UNION ALL SELECT count(*) FROM t""",
+    "a CTE used twice, and its table": """
+        WITH c AS (SELECT * FROM t WHERE id < 20)
+        SELECT x.id, y.n, (SELECT count(*) FROM t) AS times
+        FROM c x JOIN c y ON x.n = y.n WHERE x.id = 3 AND y.val = 'a'""",
+    "a view, itself again, and its table": """
+        SELECT a.id, b.n, t.val FROM some a JOIN some b ON a.n = b.n JOIN t ON t.n = b.n
+        WHERE a.id = 3 AND b.id > 3 AND t.val = 'b'""",
+    "a cached frame and its table": """
+        SELECT count(*) FROM kept WHERE id = 4 UNION ALL SELECT count(*) FROM kept
+        UNION ALL SELECT count(*) FROM t WHERE id < 30""",
+    "IN and EXISTS": """
+        SELECT id FROM t WHERE n IN (SELECT n FROM t WHERE id = 3)
+            AND EXISTS (SELECT 1 FROM t b WHERE b.n = t.n AND b.val = 'b' AND b.id <> t.id)""",
+    "a union of two times, and their difference": """
+        SELECT 'old' AS at, id, val FROM old WHERE id > 38
+        UNION ALL SELECT 'new', id, val FROM t WHERE id > 38
+        UNION ALL SELECT 'both', t.id, old.val FROM t JOIN old ON t.id = old.id
+        WHERE t.val IS NULL""",
+}
+IN_A_SOAK = {
+    "a self join, one side filtered": "SELECT count(*) FROM t a, t b WHERE a.id = 3",
+    "an outer self join": """
+        SELECT a.id, b.val FROM t a LEFT JOIN (SELECT * FROM t WHERE id < 5) b ON a.id = b.id""",
     "a union of different ones": """
         SELECT id FROM t WHERE id < 3 UNION ALL SELECT id FROM t WHERE val = 'b'
         UNION ALL SELECT id FROM t WHERE id IN (7, 8)""",
     "EXCEPT": "SELECT id FROM t EXCEPT SELECT id FROM t WHERE id > 3",
+    "EXCEPT of two times": "SELECT id, val FROM t EXCEPT SELECT id, val FROM old",
     "INTERSECT": "SELECT id FROM t WHERE id > 3 INTERSECT SELECT id FROM t WHERE val = 'a'",
     "values of subqueries": """
         SELECT (SELECT count(*) FROM t WHERE id = 3) AS a, (SELECT count(*) FROM t) AS b,
             (SELECT max(id) FROM t WHERE val = 'a') AS c""",
     "a filter by a subquery's value": """
         SELECT count(*) FROM t WHERE id > (SELECT max(id) - 5 FROM t WHERE val = 'a')""",
-    "IN": "SELECT count(*) FROM t WHERE n IN (SELECT n FROM t WHERE id = 3)",
     "NOT IN": "SELECT count(*) FROM t WHERE n NOT IN (SELECT n FROM t WHERE id = 3)",
-    "EXISTS": """
-        SELECT count(*) FROM t a WHERE EXISTS
-            (SELECT 1 FROM t b WHERE b.n = a.n AND b.id = 3)""",
     "NOT EXISTS": """
         SELECT count(*) FROM t a WHERE NOT EXISTS
             (SELECT 1 FROM t b WHERE b.n = a.n AND b.val = 'b')""",
-    "a CTE used twice": """
-        WITH c AS (SELECT * FROM t WHERE id < 20)
-        SELECT x.id, y.n FROM c x JOIN c y ON x.n = y.n WHERE x.id = 3 AND y.val = 'a'""",
     "a CTE and its table": """
         WITH c AS (SELECT * FROM t WHERE val = 'b') SELECT count(*) FROM t JOIN c ON t.n = c.n""",
     "all after some": "SELECT count(*), sum(n) FROM t",
@@ -57,12 +75,18 @@ STATEMENTS = {
     "a prefix and nulls": "SELECT count(*) FROM t WHERE val LIKE 'b%' OR val IS NULL",
     "none": "SELECT id FROM t WHERE id = -1",
 }
+VIEWS = {
+    "low": "SELECT * FROM t WHERE id < 20",
+    "some": "SELECT * FROM low WHERE id < 15",
+    "kept": "SELECT * FROM t WHERE id < 25",
+}
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, pa.Table]:
-    """The URI of a table with rows in the base, in generations and in the WAL, and its rows."""
-    uri = str(tmp_path_factory.mktemp("twice") / "table")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, pa.Table, pa.Table]:
+    """The URI of a table with rows in the base, in generations and in the WAL, its rows, and those
+    of its checkpoint `early`."""
+    uri = str(tmp_path_factory.mktemp("twice") / "t.lance")
     table = mw.create_table(uri, SCHEMA, "id", [mw.bucket("id", 2)])
     with table.writer() as writer:
         for first, val in ((0, "a"), (20, "b"), (40, None)):
@@ -72,40 +96,72 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, pa.Table]:
                 writer.flush()
             if val == "a":
                 table.merge()
-    return uri, table.scan().read_all()
+            if val == "b":
+                table.checkpoint("early")
+                early = table.scan().read_all()
+    return uri, table.scan().read_all(), early
+
+
+def make_views(spark: SparkSession, form: str, uri: str) -> None:
+    """`t` and `old` read by a format, or from a catalog, and the views of them."""
+    if form == "catalog":
+        spark.conf.set("spark.sql.catalog.twice", "io.memwal.spark.MemwalCatalog")
+        spark.conf.set("spark.sql.catalog.twice.root", str(Path(uri).parent))
+        now, old = (
+            spark.sql(f"SELECT * FROM twice.t {of}") for of in ("", "VERSION AS OF 'early'")
+        )
+    else:
+        now, old = (spark.read.format(form).options(**of).load(uri) for of in ({}, EARLY))
+    now.createOrReplaceTempView("t")
+    old.createOrReplaceTempView("old")
+    for name, query in VIEWS.items():
+        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {query}")
+    spark.table("kept").cache()
 
 
 # Another library may have turned the hand-over of filters on. With the jar and without it.
 @pytest.mark.parametrize(
     ("form", "adaptive", "handed_over"),
-    usual([(form, on, on) for on in ("true", "false") for form in ("memwal", "memwal_python")], 2),
+    [
+        pytest.param(form, on, on, marks=needs_jar if form == "catalog" else ())
+        for form, on in usual([*product(("memwal", "catalog", "memwal_python"), SWITCH)], 3)
+    ],
 )
 def test_every_statement_sees_all_rows_at_every_use(
-    spark: SparkSession, rows: tuple[str, pa.Table], form: str, adaptive: str, handed_over: str
+    spark: SparkSession,
+    rows: tuple[str, pa.Table, pa.Table],
+    form: str,
+    adaptive: str,
+    handed_over: str,
 ) -> None:
-    uri, found = rows
+    uri, found, early = rows
     oracle = datafusion.SessionContext()
     oracle.from_arrow(found, "t")
-    spark.read.format(form).load(uri).createOrReplaceTempView("t")
+    oracle.from_arrow(early, "old")
+    for name, query in VIEWS.items():
+        oracle.sql(f"CREATE VIEW {name} AS {query}")
+    make_views(spark, form, uri)
     wrong = {}
     given = {
         "spark.sql.adaptive.enabled": adaptive,
         "spark.sql.python.filterPushdown.enabled": handed_over,
     }
     with settings(spark, **given):
-        for name, statement in usual([*STATEMENTS.items()], 7):
+        for name, statement in (ALWAYS | (IN_A_SOAK if IS_SOAK else {})).items():
             ours = Counter(map(tuple, spark.sql(statement).collect()))
             right = Counter(tuple(row.values()) for row in oracle.sql(statement).to_pylist())
+            assert right or name == "none", name
             if ours != right:
                 wrong[name] = (ours, right)
+    spark.table("kept").unpersist()
     assert not wrong
 
 
 @pytest.mark.parametrize("handed_over", usual(["true", "false"], 1))
 def test_frames_and_views_made_of_one_another_have_their_own_rows(
-    spark: SparkSession, rows: tuple[str, pa.Table], handed_over: str
+    spark: SparkSession, rows: tuple[str, pa.Table, pa.Table], handed_over: str
 ) -> None:
-    uri, found = rows
+    uri, found, _ = rows
     total = found.num_rows
     with settings(spark, **{"spark.sql.python.filterPushdown.enabled": handed_over}):
         whole = load(spark, uri)
@@ -139,7 +195,10 @@ def test_frames_and_views_made_of_one_another_have_their_own_rows(
     ],
 )
 def test_a_relation_of_some_rows_has_these_at_every_use(
-    spark: SparkSession, rows: tuple[str, pa.Table], options: dict[str, str], keys: list[int]
+    spark: SparkSession,
+    rows: tuple[str, pa.Table, pa.Table],
+    options: dict[str, str],
+    keys: list[int],
 ) -> None:
     given = load(spark, rows[0], **options).select("id")
     both = given.where("id = 25").union(given).union(given.where("id > 30"))
@@ -149,7 +208,7 @@ def test_a_relation_of_some_rows_has_these_at_every_use(
 
 
 def test_a_stream_of_changes_is_whole_at_every_use(
-    spark: SparkSession, rows: tuple[str, pa.Table], tmp_path: Path
+    spark: SparkSession, rows: tuple[str, pa.Table, pa.Table], tmp_path: Path
 ) -> None:
     """Also beside a table that it is joined with.
 
@@ -161,7 +220,7 @@ def test_a_stream_of_changes_is_whole_at_every_use(
         "spark.sql.autoBroadcastJoinThreshold": "-1",
         "spark.sql.adaptive.streaming.stateless.enabled": "false",
     }
-    uri, found = rows
+    uri, found, _ = rows
     changes = spark.readStream.format("memwal").option("changes", "true").load(uri).select("id")
     whole = load(spark, uri).select("id", "n")
     joined = changes.where("id = 3").join(whole.where("n = 3"), "id").select("id")
