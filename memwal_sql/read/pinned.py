@@ -7,17 +7,20 @@ only if files were collected meanwhile it fails, with an error.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Protocol
 from uuid import UUID
 
 import lance
+import pyarrow as pa
 
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.lance.errors import BASE_NAME, lance_errors
 from exec_nodes.sources.memtable_source import MemTableSource
+from exec_nodes.sources.source import Source
 from memwal_sql.errors import SourceGoneError
 from memwal_sql.read.region import RegionReader
 from memwal_sql.state.base_table import BaseTable, load_base
@@ -29,8 +32,12 @@ from memwal_sql.storage.wal.log import Wal
 from planner.model import RegionSources, Snapshot, TableInfo
 from planner.predicates.expr import Predicate
 from planner.regions.pruning import RegionT, prune
+from planner.regions.spec import RegionSpec
 
 _ROWS_OF_AN_ENTRY = 1_000
+
+RegionValues = tuple[object, ...]
+RegionName = tuple[int, RegionValues]  # with the id of its spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,10 @@ class PinnedRegion:
         are none. Rows in its WAL are guessed."""
         unmerged = [g.rows or 1 for g in self.manifest.flushed_generations if g.generation > merged]
         return sum(unmerged) + len(self.entries) * _ROWS_OF_AN_ENTRY
+
+    def is_merged(self, merged: int) -> bool:
+        """Whether a base table with its generations up to `merged` has all of its rows."""
+        return self.manifest.current_generation - 1 <= merged and not self.entries
 
     @property
     def entries(self) -> range:
@@ -89,9 +100,41 @@ class PinnedTable:
 
     def snapshot(self, pinned: PinnedSnapshot) -> Snapshot:
         """The snapshot that `pinned` describes. Raises SourceGoneError if parts were collected."""
+        base, places = self.base(pinned.version), range(len(pinned.regions))
+        return Snapshot(base.info, base.source, self.regions(pinned, places), pinned.regions_pruned)
+
+    def regions(self, pinned: PinnedSnapshot, places: Iterable[int]) -> tuple[RegionSources, ...]:
+        """The regions at some places of `pinned`. Raises SourceGoneError as `snapshot` does."""
         base = self.base(pinned.version)
-        regions = tuple(self._sources(base, region) for region in pinned.regions)
-        return Snapshot(base.info, base.source, regions, pinned.regions_pruned)
+        return tuple(self._sources(base, pinned.regions[place]) for place in places)
+
+    def places_above(self, pinned: PinnedSnapshot, rows: Source) -> list[int]:
+        """The places of the regions that may have newer rows than some `rows` of the base table:
+        those of the rows' keys, but for regions whose rows the base table has."""
+        base = self.base(pinned.version)
+        merged = base.details.merged_generations
+        specs = [spec for spec in base.info.region_specs if not spec.is_manual]
+        read = {name for spec in specs for name in spec.source_columns}
+        columns = [name for name in base.info.schema.names if name in read]
+        above, by_values = [], dict[RegionName, list[int]]()
+        for place, region in enumerate(pinned.regions):
+            if region.is_merged(merged.get(region.manifest.region_id, 0)):
+                continue
+            reader = self._reader(base, region.manifest)
+            if reader.values is None or all(spec.spec_id != reader.spec_id for spec in specs):
+                above.append(place)
+            else:
+                name = reader.spec_id, tuple(reader.values.values())
+                by_values.setdefault(name, []).append(place)
+        batches = chain.from_iterable(
+            rows.scan(columns, (), None, part) for part in range(rows.parts)
+        )
+        # Rows of all regions show after a few that all are to be opened.
+        while by_values and (batch := next(batches, None)) is not None:
+            for spec_id, values in _region_values(specs, pa.Table.from_batches([batch])).items():
+                for value in values:
+                    above += by_values.pop((spec_id, value), [])
+        return sorted(above)
 
     def pruned(self, pinned: PinnedSnapshot, filters: Sequence[Predicate]) -> PinnedSnapshot:
         """The snapshot without the regions that `filters` rule out, for a read of rows that meet
@@ -180,11 +223,7 @@ def by_filters(info: TableInfo, filters: Sequence[Predicate]) -> Choose:
 
 def by_keys(info: TableInfo, keys: KeyBatch) -> Choose:
     """Chooses the regions that some keys belong to."""
-    values: dict[int, set[tuple[object, ...]]] = {}
-    for spec in info.region_specs:
-        if not spec.is_manual:
-            distinct, _ = spec.assign(keys.table)
-            values[spec.spec_id] = {tuple(row.values()) for row in spec.values_of(distinct)}
+    values = _region_values(info.region_specs, keys.table)
 
     def choose(regions: Sequence[RegionT]) -> tuple[RegionT, ...]:
         return tuple(
@@ -196,6 +235,16 @@ def by_keys(info: TableInfo, keys: KeyBatch) -> Choose:
         )
 
     return choose
+
+
+def _region_values(specs: Sequence[RegionSpec], rows: pa.Table) -> dict[int, set[RegionValues]]:
+    """The values of the regions that some rows belong to, by region spec."""
+    values: dict[int, set[RegionValues]] = {}
+    for spec in specs:
+        if not spec.is_manual:
+            distinct, _ = spec.assign(rows)
+            values[spec.spec_id] = {tuple(row.values()) for row in spec.values_of(distinct)}
+    return values
 
 
 def _replay(wal: Wal, pinned: PinnedRegion, make: MakeMemTable) -> Iterator[MemTableSource]:

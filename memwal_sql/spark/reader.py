@@ -6,11 +6,11 @@ one use, 4.3 applies to all others too, so nothing is taken over: every use has 
 filters them. Option `filter` is part of the relation. With the jar `driver/scan` plans each use.
 
 The driver pins the snapshot and deals its parts out: the base table's fragments and the regions. A
-task masks its fragments by the keys of all regions, because any region may hold newer rows, and
-reads its own regions alone, as a key lives in one region only (protocol rule 10). A part that is
-too large for a task is cut: each of its tasks scans a slice of the rows, of a region one of each
-source, and the keys of the whole region decide which rows are stale. So a row is returned by
-exactly one task.
+task masks its fragments by the keys of the regions that their keys belong to, as these may hold
+newer rows, and reads its own regions alone, as a key lives in one region only (protocol rule 10). A
+part that is too large for a task is cut: each of its tasks scans a slice of the rows, of a region
+one of each source, and the keys of the whole region decide which rows are stale. So a row is
+returned by exactly one task.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from exec_nodes.base.lazy import lazy_property
 from exec_nodes.evolution.known import NO_IDS
 from exec_nodes.lance.scan import row_bytes
 from exec_nodes.node import Node, opened
@@ -275,24 +276,25 @@ class ShareTable:
         """The whole base table."""
         return self._table.base(self._pinned.version)
 
-    @property
+    @lazy_property
     def snapshot(self) -> Snapshot:
-        """The share."""
-        share = self._share
-        whole = self._table.snapshot(self._pinned)
+        """The share, with the regions that may have newer rows than its fragments."""
+        share, pinned = self._share, self._pinned
         if share.whole:
-            return whole
-        regions = tuple(whole.regions[number] for number in share.regions)
+            return self._table.snapshot(pinned)
+        info = self.base.info
+        regions = self._table.regions(pinned, share.regions)
         if share.slice is not None:
             regions = tuple(_sliced(region, share.slice) for region in regions)
         if not share.fragments:
-            return replace(whole, base=None, regions=regions)
+            return Snapshot(info, None, regions, pinned.regions_pruned)
         base: Source = self.base.source.share(share.fragments)
         if share.slice is not None:
             base = SlicedSource(base, share.slice)
-        others = (r for number, r in enumerate(whole.regions) if number not in share.regions)
+        above = self._table.places_above(pinned, base)
+        others = self._table.regions(pinned, sorted(set(above) - set(share.regions)))
         masks = tuple(source for region in others for source in region.sources)
-        return replace(whole, base=base, regions=regions, masks=masks)
+        return Snapshot(info, base, regions, pinned.regions_pruned, masks=masks)
 
     def insert(self, rows: pa.Table, columns: pa.Schema) -> NoReturn:
         """A share takes no rows."""

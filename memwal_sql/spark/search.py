@@ -6,9 +6,10 @@ their shares. Tasks return locations and scores; the driver reads the columns of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import accumulate
 from typing import Any, Unpack
 
 import numpy as np
@@ -189,14 +190,14 @@ def search_in_shares(
     ruling = () if requested.counts_all else [f.predicate for f in filters or ()]
     pinned = table.pin(options.consistency, ruling)
     shared = _SharedSearch(options, pinned, search, names, condition, schema)
-    plan = shared.plan(Share(whole=True))
+    plan, bounds = shared.plan(Share(whole=True)), _bounds(shared.table(Share(whole=True)).snapshot)
     shares = [] if filters is None else shares_of(parts_of(options, pinned), tasks)
     what = f"{len(shares)} shares of {options.uri}"
     weights = None
     if (corpus := corpus_of(plan)) is not None:
         parts = run(f"counting texts of {what}", shares, partial(_counted, shared))
         weights = weigh(corpus.query, corpus.analyzers, parts)
-    ranked = run(f"searching {what}", shares, partial(_ranked, shared, weights))
+    ranked = run(f"searching {what}", shares, partial(_ranked, shared, weights, bounds))
     candidates = [
         pa.concat_tables([node.schema.empty_table(), *(rows[place] for rows in ranked)])
         for place, node in enumerate(rankings(plan))
@@ -214,10 +215,13 @@ def _counted(shared: _SharedSearch, share: Share) -> Any:
     return {} if corpus is None else count_part(corpus)
 
 
-def _ranked(shared: _SharedSearch, weights: Resolved | None, share: Share) -> list[pa.Table]:
-    """The best rows of a share by each ranking, with the ordinals of the whole snapshot."""
-    whole = shared.table(Share(whole=True)).snapshot
-    ordinals = np.array([*_ordinals(whole, share)], np.int32)
+def _ranked(
+    shared: _SharedSearch, weights: Resolved | None, bounds: Sequence[int], share: Share
+) -> list[pa.Table]:
+    """The best rows of a share by each ranking, with the ordinals of the whole snapshot, whose
+    regions begin at `bounds`."""
+    own = [ordinal for n in share.regions for ordinal in range(bounds[n], bounds[n + 1])]
+    ordinals = np.array([0, *own], np.int32)  # the base table's is the first
     ranked = []
     for node in rankings(shared.plan(share, weights)):
         rows = pa.Table.from_batches(node.execute(), node.schema)
@@ -227,11 +231,6 @@ def _ranked(shared: _SharedSearch, weights: Resolved | None, share: Share) -> li
     return ranked
 
 
-def _ordinals(whole: Snapshot, share: Share) -> Iterator[int]:
-    """Where the sources of a share are among those of the whole snapshot."""
-    yield 0
-    start = 1
-    for number, region in enumerate(whole.regions):
-        if number in share.regions:
-            yield from range(start, start + len(region.sources))
-        start += len(region.sources)
+def _bounds(whole: Snapshot) -> list[int]:
+    """The ordinal of the first source of each region, and the one after the last."""
+    return [*accumulate((len(region.sources) for region in whole.regions), initial=1)]
