@@ -65,6 +65,18 @@ final class CatalogTable extends MemwalTable
     return super.newScanBuilder(new CaseInsensitiveStringMap(all));
   }
 
+  /** Spark gives rows all columns before they come here, but those of a stream. */
+  @Override
+  void checkWrite(CaseInsensitiveStringMap options) {
+    if (options.containsKey("missing") && !options.containsKey("checkpointLocation")) {
+      throw new UnsupportedOperationException(
+          "option missing=" + options.get("missing") + " would be ignored: into " + name()
+              + " Spark itself writes the defaults or nulls of columns that the rows lack. Write to "
+              + "the table's path, with format(\"memwal\"), mode(\"append\") and save(\""
+              + about.get("path").asText() + "\")");
+    }
+  }
+
   @Override
   public boolean truncateTable() {
     folder.call("truncate_table", folder.request(about.get("name").asText()));

@@ -76,10 +76,14 @@ class MemwalTable implements Table, SupportsRead, SupportsWrite {
 
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    checkWrite(info.options());
     CaseInsensitiveStringMap all = with(info.options());
     LogicalWriteInfo complete = new WriteInfo(info.queryId(), info.schema(), all);
     return ((SupportsWrite) python(info.schema(), all)).newWriteBuilder(complete);
   }
+
+  /** Throws UnsupportedOperationException for options that would be ignored. */
+  void checkWrite(CaseInsensitiveStringMap options) {}
 
   /**
    * Plans a scan, in the state that the first scan with these options has taken. The answer's first
