@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import subprocess
-import sys
 import weakref
 from collections.abc import Callable
 from threading import Thread
@@ -16,6 +14,7 @@ import pyarrow as pa
 from memwal_native import LiveAnswers, LiveImage
 from tests.each import each
 from tests.live.test_image import KINDS, scanned
+from tests.program import run
 
 KEY = pa.field("k", pa.int64(), nullable=False)
 
@@ -178,8 +177,7 @@ print(len(image), sorted(scanned(image, [0])["k"].to_pylist()) == keys(599).to_p
 
 @each("program", [LOG, HOLES, QUEUE])
 def test_memory_is_counted_as_the_process_has_it(program: str) -> None:
-    command = [sys.executable, "-c", GROWTH + program]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run("-c", GROWTH + program)
     assert done.returncode == 0, done.stderr
     (grown, counted), *rest = (line.split() for line in done.stdout.splitlines())
     slack = 8 << 20
