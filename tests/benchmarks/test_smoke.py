@@ -22,11 +22,9 @@ from tests.soak import IS_SOAK
 
 QUICK = {
     "filtered-scan",
-    "get-keys",
     "get-one",
     "sql-lookup",
     "statements",
-    "vector-search",
     "warm-sql",
 }
 
