@@ -14,11 +14,8 @@ import org.apache.spark.sql.connector.read.Statistics;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition;
-import org.apache.spark.sql.execution.datasources.v2.python.PythonPartitionReaderFactory;
-import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
-import scala.Option;
 
 /** One use of a table, planned: Spark's own classes run its tasks in Python. */
 final class MemwalScan implements Scan, Batch, SupportsReportStatistics {
@@ -70,8 +67,7 @@ final class MemwalScan implements Scan, Batch, SupportsReportStatistics {
 
   @Override
   public PartitionReaderFactory createReaderFactory() {
-    return new PythonPartitionReaderFactory(
-        Python.source(), function, columns, Option.empty(), Option.empty());
+    return new ColumnReaders(Python.source(), function, columns);
   }
 
   @Override
