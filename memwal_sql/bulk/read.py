@@ -21,6 +21,7 @@ from exec_nodes.evolution.match import FIELD_ID_KEY
 from exec_nodes.evolution.project import ByFieldId, numbered, project_batch
 from exec_nodes.lance.errors import lance_errors, lance_panics
 from exec_nodes.lance.reading import rows_of
+from memwal_sql.bulk.files import SmallPieces
 from memwal_sql.bulk.rows import GIVEN, ORDER, RowForm
 from memwal_sql.bulk.stage import StagedPiece, StagedTask
 from memwal_sql.bulk.stored import StoredLimits, StoredRows
@@ -219,6 +220,7 @@ def staged_regions(
         for piece in task.pieces:
             by_region.setdefault(piece.key, []).append((number, piece))
     reader = StagedReader(context, base)
+    reader.small.keep(piece for task in tasks for piece in task.pieces)
     lacking = [reader.lacking(task) for task in tasks]
 
     def batch(pieces: Sequence[tuple[int, StagedPiece]]) -> RegionBatch:
@@ -237,6 +239,7 @@ class StagedReader:
 
     Attributes:
         no_rows: no rows, in a MemTable's schema.
+        small: reads the small pieces.
     """
 
     def __init__(self, context: TableContext, base: BaseTable) -> None:
@@ -244,6 +247,7 @@ class StagedReader:
         self._primary_key = base.info.primary_key
         self._schema = memtable_schema(base.info.schema)
         self._stored = base.stored
+        self.small = SmallPieces(context.store)
         self.no_rows = pa.RecordBatch.from_pylist([], self._schema)
 
     def batch(self, pieces: Sequence[KeptPiece], tasks: Sequence[int]) -> RegionBatch:
@@ -299,7 +303,7 @@ class StagedReader:
         if piece.folder is not None:
             self._open(piece.folder)
         for path in (*data_files(piece), *filter(None, [piece.path])):
-            if not self._context.store.exists(path):
+            if not self.small.exists(path):
                 raise self._gone(path)
 
     def keys(self, piece: StagedPiece, more: Sequence[str] = (ORDER, GIVEN)) -> pa.Table:
@@ -317,7 +321,7 @@ class StagedReader:
             return _decoded("a task's message", piece.data)
         path = str(piece.path)
         try:
-            return _decoded(path, self._context.store.get_range(path, piece.start, piece.end))
+            return _decoded(path, self.small.get_range(path, piece.start, piece.end))
         except NotFoundError as error:
             raise self._gone(path) from error
 

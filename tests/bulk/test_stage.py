@@ -17,6 +17,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.bulk import read as staged_read
+from memwal_sql.bulk.files import KeptFiles
 from memwal_sql.bulk.read import LogLimits, StagedTables
 from memwal_sql.bulk.rows import RowForm
 from memwal_sql.bulk.stage import StagedTask, StageLimits
@@ -290,6 +291,24 @@ def test_small_parts_of_many_tasks_are_read_some_at_a_time(table: Table, form: R
     with StagedTables.set(nbytes=100):
         table.replace_staged(tasks)
     assert values(table) == expected
+
+
+def test_the_file_of_a_task_is_read_once(table: Table) -> None:
+    asked = Counter[str]()
+
+    def count(operation: str, path: str, call: Call) -> Any:
+        asked[operation] += "/staging/" in path and path.endswith(".arrow")
+        return call()
+
+    publisher = opened_over(table.uri, lambda store: HookedStore(store, count)).publisher()
+    limits = StageLimits(generation=1 << 40, inline=0)
+    for nbytes, most in ((1 << 20, 5), (0, 2 * 5 * 3)):
+        tasks = [stage(table, keys(40 * n, 40 * n + 40, "x"), limits) for n in range(5)]
+        asked.clear()
+        with KeptFiles.set(nbytes=nbytes):
+            publisher.publish(tasks)
+        assert 0 < asked.total() <= most
+        assert values(table) == dict.fromkeys(range(200), "x")
 
 
 def test_what_was_staged_elsewhere_is_missed_before_anything_is_published(table: Table) -> None:
