@@ -10,6 +10,7 @@ from pyspark.sql import functions as sf
 
 import memwal_sql as mw
 from tests.model.s3 import s3_client, s3_server
+from tests.spark.conftest import needs_jar
 from tests.spark.frames import frame, load, refusal, rows, save
 
 BUCKET, SECRET = "tables", "a-very-secret-value"
@@ -50,3 +51,39 @@ def test_tasks_stage_on_the_object_store(spark: SparkSession, settings: dict[str
     wrong |= {"storage.client_max_retries": "0", "storage.client_retry_timeout": "1"}
     message = refusal(lambda: load(spark, URI, **wrong).count())
     assert URI in message and SECRET not in message
+
+
+@needs_jar
+def test_a_catalog_is_a_folder_of_the_object_store(
+    spark: SparkSession, settings: dict[str, str]
+) -> None:
+    """Storage options are settings of the catalog, which no statement shows."""
+    s3 = s3_client(settings)
+    spark.conf.set("spark.sql.catalog.bucket", "io.memwal.spark.MemwalCatalog")
+    spark.conf.set("spark.sql.catalog.bucket.root", f"s3://{BUCKET}/lake")
+    for name, value in settings.items():
+        spark.conf.set(f"spark.sql.catalog.bucket.storage.{name}", value)
+    spark.sql(
+        "CREATE TABLE bucket.events (id BIGINT PRIMARY KEY, val STRING) "
+        "PARTITIONED BY (bucket(2, id))"
+    )
+    spark.sql("INSERT INTO bucket.events VALUES (1, 'a'), (2, 'b')")
+    frame(spark, 2, 5, "c").writeTo("bucket.events").append()
+    spark.sql("DELETE FROM bucket.events WHERE id = 4")
+    assert rows(spark.table("bucket.events")) == {1: "a", 2: "c", 3: "c"}
+    table = mw.open_table(f"s3://{BUCKET}/lake/events.lance", storage_options=settings)
+    assert table.count_rows("val = 'c'") == 2
+    assert [row["tableName"] for row in spark.sql("SHOW TABLES IN bucket").collect()] == ["events"]
+    for statement in ("DESCRIBE EXTENDED bucket.events", "EXPLAIN SELECT * FROM bucket.events"):
+        assert SECRET not in str(spark.sql(statement).collect())
+    spark.sql("DROP TABLE bucket.events")
+    listed = s3.list_objects_v2(Bucket=BUCKET, Prefix="lake/").get("Contents", [])
+    assert not [entry["Key"] for entry in listed if "_versions/" in entry["Key"]]
+    assert "TABLE_OR_VIEW_NOT_FOUND" in refusal(lambda: spark.table("bucket.events").count())
+    spark.conf.set("spark.sql.catalog.astray", "io.memwal.spark.MemwalCatalog")
+    spark.conf.set("spark.sql.catalog.astray.root", f"s3://{BUCKET}/lake")
+    wrong = {"aws_endpoint": "http://127.0.0.1:1", "client_max_retries": "0"}
+    for name, value in (settings | wrong | {"client_retry_timeout": "1"}).items():
+        spark.conf.set(f"spark.sql.catalog.astray.storage.{name}", value)
+    message = refusal(lambda: spark.sql("SHOW TABLES IN astray"))
+    assert f"s3://{BUCKET}/lake" in message and SECRET not in message
