@@ -1,4 +1,7 @@
-"""Spark Connect: the format is known there, too."""
+"""Spark Connect: the format is known there, too.
+
+Each case starts a Spark of its own. A soak also has the one without the jar.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.soak import usual
 from tests.spark.conftest import jars
 
 ROOT = Path(__file__).resolve().parents[3]
+SETTINGS = sorted({"", jars().get("spark.jars", "")}, reverse=True)
 pytest.importorskip("grpc_status", reason="pyspark[connect] is not installed")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("setting", sorted({"", jars().get("spark.jars", "")}))
+@pytest.mark.parametrize("setting", usual(SETTINGS, 1))
 def test_a_client_writes_and_reads_without_registration(tmp_path: Path, setting: str) -> None:
     child = [sys.executable, "-m", "tests.spark.processes.connect_child", str(tmp_path / "table")]
     paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
