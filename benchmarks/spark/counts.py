@@ -29,6 +29,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 import memwal_sql as mw
+from memwal_sql.bulk.key_runs import HASHES, short_hashes
 from memwal_sql.bulk.publish import routing_spec
 from memwal_sql.bulk.rows import RowForm
 from memwal_sql.bulk.stage import StageLimits
@@ -91,7 +92,7 @@ def _shares(keys: Sequence[Ids], tasks: int, *, by_region: bool) -> Iterator[Ids
         else:
             parts = -(-tasks // len(keys))
             own = keys[task % len(keys)]
-            yield own[own % parts == task // len(keys)]
+            yield own[short_hashes([pa.array(own)]) * parts // HASHES == task // len(keys)]
 
 
 def _table(folder: Path, regions: int, rows: int) -> tuple[mw.Table, list[Ids]]:

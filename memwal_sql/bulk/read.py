@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import lance
@@ -22,10 +23,11 @@ from exec_nodes.evolution.project import ByFieldId, numbered, project_batch
 from exec_nodes.lance.errors import lance_errors, lance_panics
 from exec_nodes.lance.reading import rows_of
 from memwal_sql.bulk.files import SmallPieces
+from memwal_sql.bulk.key_runs import sharing
 from memwal_sql.bulk.rows import GIVEN, ORDER, RowForm
 from memwal_sql.bulk.stage import StagedPiece, StagedTask
 from memwal_sql.bulk.stored import StoredLimits, StoredRows
-from memwal_sql.bulk.winners import PieceKeys, winners
+from memwal_sql.bulk.winners import UnreadPiece, newest_rows
 from memwal_sql.errors import MemWalError, NotFoundError, SourceGoneError
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
@@ -252,20 +254,29 @@ class StagedReader:
 
     def batch(self, pieces: Sequence[KeptPiece], tasks: Sequence[int]) -> RegionBatch:
         """One region's pieces, each with the number of its task, and every key once."""
-        if len(pieces) == 1:
-            self._check(pieces[0].piece)
-            return RegionBatch(tuple(pieces), self)
+        kept = list(pieces)
+        groups = sharing([each.piece.runs for each in pieces])
+        alone = [pieces[group[0]].piece for group in groups if len(group) == 1]
+        map_in_threads(self._check, alone, PARALLEL)
+        for group in groups:
+            if len(group) > 1:
+                some, numbers = [pieces[n] for n in group], [tasks[n] for n in group]
+                for place, each in zip(group, self._once(some, numbers), strict=True):
+                    kept[place] = each
+        return RegionBatch(tuple(each for each in kept if each.rows), self)
+
+    def _once(self, pieces: Sequence[KeptPiece], tasks: Sequence[int]) -> list[KeptPiece]:
+        """Pieces that may share keys, with every key once."""
         # What conditions name may be whole rows: it is read when they are compared, piece by piece.
-        tables = map_in_threads(lambda kept: self.keys(kept.piece, (ORDER,)), pieces, PARALLEL)
-        keys = [PieceKeys(task, table) for task, table in zip(tasks, tables, strict=True)]
-        masks = winners(keys, self._primary_key, pieces[0].form.duplicates)
-        if masks is None:
-            return RegionBatch(tuple(pieces), self)
-        kept = [
+        unread = [
+            UnreadPiece(task, kept.piece.rows, partial(self.keys, kept.piece, (ORDER,)))
+            for kept, task in zip(pieces, tasks, strict=True)
+        ]
+        masks = newest_rows(unread, self._primary_key, pieces[0].form.duplicates)
+        return [
             each if mask.all() else replace(each, mask=mask)
             for each, mask in zip(pieces, masks, strict=True)
         ]
-        return RegionBatch(tuple(each for each in kept if each.rows), self)
 
     def lacking(self, task: StagedTask) -> tuple[str, ...]:
         """The columns that the rows of a task lack, and in which the table's keep their values."""

@@ -23,6 +23,7 @@ from lance.fragment import write_fragments
 from exec_nodes.evolution.match import FIELD_ID_KEY
 from exec_nodes.evolution.project import numbered
 from exec_nodes.lance.reading import written
+from memwal_sql.bulk.key_runs import Runs, runs_of
 from memwal_sql.bulk.rows import GIVEN, ORDER, RowForm, RowReader, newest
 from memwal_sql.errors import NotFoundError, ReopenError
 from memwal_sql.state.batch_marks import check_id
@@ -68,6 +69,7 @@ class StagedPiece:
     base table as Lance describes them, in JSON), `path` (of a file with Arrow bytes from `start` to
     `end` on) and `data` (the bytes) is set. `order` is where the keys of the first two are, and
     what orders and compares them, if that was staged. `bloom_checksum` is that of a generation.
+    `runs` are those that the hashes of the keys lie in.
     """
 
     key: RegionKey
@@ -82,6 +84,7 @@ class StagedPiece:
     order: str | None = None
     fragments: tuple[str, ...] = ()
     bloom_checksum: int | None = None
+    runs: Runs = ()
 
     @property
     def large(self) -> bool:
@@ -163,12 +166,14 @@ class Stager:
     def _stage(self, key: RegionKey, buffer: _Buffer) -> None:
         info = self._writer.info
         rows = newest(buffer.table(), info.primary_key, self._form.duplicates)
-        size = int(rows.nbytes)
+        size, runs = int(rows.nbytes), runs_of(rows.select(self._writer.info.primary_key).columns)
         if size >= self._limits.generation:
-            self._pieces.append(self._large(key, buffer.values, rows))
+            self._pieces.append(replace(self._large(key, buffer.values, rows), runs=runs))
             return
         data = to_bytes(self._with_ids(rows))
-        self._pieces.append(StagedPiece(key, buffer.values, rows.num_rows, size, data=data))
+        self._pieces.append(
+            StagedPiece(key, buffer.values, rows.num_rows, size, data=data, runs=runs)
+        )
         self._small_bytes += len(data)
         if self._small_bytes >= self._limits.generation:
             self._put_small()

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from exec_nodes.arrow.arrays import Mask
+from exec_nodes.base.tasks import map_in_threads
+from exec_nodes.base.thresholds import Thresholds
 from exec_nodes.keys.codes import KeyCodes, concat
 from exec_nodes.keys.keys import key_column
+from memwal_sql.bulk.key_runs import short_hashes, spans_of
 from memwal_sql.bulk.rows import LAST_OF_TASK, ORDER, same_key
 from memwal_sql.write.ingest.missing import ERROR
+
+_PARALLEL = 8  # pieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +29,51 @@ class PieceKeys:
 
     task: int
     table: pa.Table
+
+
+class KeyLimits(Thresholds):
+    """The keys of a region that are compared at once. With all that finds equal ones, and in
+    several regions at once, they take some 60 bytes each beside their own."""
+
+    keys = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadPiece:
+    """The task and the number of rows of a piece, and what reads its keys, as `PieceKeys` has
+    them."""
+
+    task: int
+    rows: int
+    read: Callable[[], pa.Table]
+
+
+def newest_rows(
+    pieces: Sequence[UnreadPiece], primary_key: Sequence[str], duplicates: str
+) -> list[Mask]:
+    """One mask a piece, true for the rows that stay. Many keys are compared some at a time, by
+    their hashes. Raises what `winners` does."""
+    masks = [np.ones(piece.rows, np.bool_) for piece in pieces]
+    parts = -(-sum(piece.rows for piece in pieces) // KeyLimits.keys)
+    for span in spans_of(parts):
+        read = partial(_keys_within, span if parts > 1 else None, primary_key)
+        keys = map_in_threads(read, pieces, _PARALLEL)
+        stay = winners([some for some, _ in keys], primary_key, duplicates)
+        for mask, (_, places), stays in zip(masks, keys, stay or (), strict=False):
+            mask[places] = stays
+    return masks
+
+
+def _keys_within(
+    span: tuple[int, int] | None, primary_key: Sequence[str], piece: UnreadPiece
+) -> tuple[PieceKeys, npt.NDArray[np.int64] | slice]:
+    """The keys of a piece whose hashes lie in a span, and their places."""
+    table = piece.read()
+    if span is None:
+        return PieceKeys(piece.task, table), slice(None)
+    hashes = short_hashes(table.select(primary_key).columns)
+    places = np.flatnonzero((hashes >= span[0]) & (hashes < span[1]))
+    return PieceKeys(piece.task, table.take(pa.array(places))), places
 
 
 def winners(

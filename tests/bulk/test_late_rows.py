@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.bulk import read as staged_read
+from memwal_sql.bulk import winners as staged_winners
 from memwal_sql.bulk.read import LogLimits
 from memwal_sql.bulk.rows import RowForm
 from memwal_sql.bulk.stage import StagedTask, StageLimits
@@ -256,7 +256,7 @@ def test_what_a_task_sends_is_small_whatever_it_has_written(table: Table) -> Non
 @pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
 def test_duplicates_are_found_by_keys_and_order_alone(table: Table, limits: StageLimits) -> None:
     """A condition may name the whole given row, and the driver looks at all pieces at once."""
-    form, winners = RowForm(order_by="at", when="t IS DISTINCT FROM s"), staged_read.winners
+    form, winners = RowForm(order_by="at", when="t IS DISTINCT FROM s"), staged_winners.winners
     columns: list[list[str]] = []
 
     def seen(pieces: Any, *more: Any) -> Any:
@@ -264,7 +264,7 @@ def test_duplicates_are_found_by_keys_and_order_alone(table: Table, limits: Stag
         return winners(pieces, *more)
 
     tasks = [stage(table, form, limits, rows(range(9), at, f"at {at}")) for at in (8, 7)]
-    with patch.object(staged_read, "winners", seen):
+    with patch.object(staged_winners, "winners", seen):
         table.publisher().publish(tasks)
     assert columns == [["id", "_order"]] * 6
     assert [found(table)[key] for key in range(9)] == [(8, "at 8")] * 9

@@ -130,6 +130,12 @@ def test_repartitioning_by_region_brings_keys_together(spark: SparkSession, uri:
     save(frame(spark, 0, 10, "old"), uri, primaryKey="id", regions="bucket(id, 4)")
     save(repartition_by_region(twice(spark, 50), uri), uri, duplicates="last")
     assert sorted(rows(load(spark, uri))) == list(range(50))
+    divided = repartition_by_region(twice(spark, 60), uri, 12, parts=3)
+    assert divided.select(sf.spark_partition_id()).distinct().count() > 4
+    save(divided, uri, duplicates="last")
+    assert sorted(rows(load(spark, uri))) == list(range(60))
+    with pytest.raises(mw.InvalidCallError, match="from 1 to 4,096"):
+        repartition_by_region(divided, uri, parts=0)
 
 
 def test_overwrite_replaces_what_regions_hold_too(spark: SparkSession, uri: str) -> None:
