@@ -26,7 +26,7 @@ OTHERS = [(2, 2), (4, None), (5, 5), (7, 3)]
 PLAIN = [(2, 2), (4, 4), (4, None), (None, 1)]
 VIEW = "CREATE VIEW w AS SELECT id, v FROM t WHERE id > 1"
 # A change costs 30 ms of processor time, and a query 10.
-MANY, CHANGE_OF = (5000 * SOAK, 2) if IS_SOAK else (1000, 20)
+MANY, CHANGE_OF = (5000 * SOAK, 2) if IS_SOAK else (3000, 20)
 # Kinds of refusals by their messages, and the share of all statements that each may have.
 REFUSALS = {
     "would ignore NULLs": 0.03,
