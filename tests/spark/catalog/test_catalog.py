@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,32 +12,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 import memwal_sql as mw
+from tests.spark.catalog.conftest import SECRET, Sql
 from tests.spark.conftest import needs_jar
 
 pytestmark = needs_jar
-
-SECRET = "a-very-secret-value"
-Sql = Callable[[str], list[Any]]
-
-
-@pytest.fixture
-def lake(spark: SparkSession, tmp_path: Path) -> str:
-    """The name of a catalog over a new folder."""
-    name = f"lake{abs(hash(tmp_path))}"
-    spark.conf.set(f"spark.sql.catalog.{name}", "io.memwal.spark.MemwalCatalog")
-    spark.conf.set(f"spark.sql.catalog.{name}.root", str(tmp_path))
-    spark.conf.set(f"spark.sql.catalog.{name}.storage.user_agent", SECRET)
-    return name
-
-
-@pytest.fixture
-def sql(spark: SparkSession, lake: str) -> Sql:
-    """Runs a statement in which the catalog is called `x`; its rows as tuples."""
-
-    def run(text: str) -> list[Any]:
-        return [tuple(row) for row in spark.sql(re.sub(r"\bx\b", lake, text)).collect()]
-
-    return run
 
 
 def test_tables_are_made_written_read_changed_and_dropped(sql: Sql, tmp_path: Path) -> None:
