@@ -44,6 +44,7 @@ from memwal_sql.bulk.read import (
 )
 from memwal_sql.bulk.stage import StagedPiece, StagedTask, check_table
 from memwal_sql.bulk.stored import Get, StoredRows
+from memwal_sql.bulk.unchanged import RowsRead
 from memwal_sql.errors import (
     ConflictError,
     FencedError,
@@ -65,7 +66,7 @@ from memwal_sql.storage.generation.write import random_hex
 from memwal_sql.storage.records.transactions import TransactionRecord, Transactions, free_id
 from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
 from memwal_sql.storage.wal.entry import TOMBSTONE
-from memwal_sql.write.commit import Share, commit
+from memwal_sql.write.commit import Share, Together, commit
 from memwal_sql.write.coordinator import AtomicWrite, Description
 from memwal_sql.write.ingest.missing import ERROR
 from memwal_sql.write.options import WriterOptions
@@ -116,9 +117,20 @@ class Publisher:
         self._stored: pa.Schema | None = None
         self._regions: dict[RegionKey, RegionClaimer] = {}
 
-    def publish(self, tasks: Sequence[StagedTask], mark: BatchMark | None = None) -> PublishResult:
+    def publish(
+        self,
+        tasks: Sequence[StagedTask],
+        mark: BatchMark | None = None,
+        read: RowsRead | None = None,
+        operation: str | None = None,
+    ) -> PublishResult:
         """Make what the tasks staged part of the table: as one transaction, if all of it goes
         through the WAL, else region by region.
+
+        Rows of a statement that has `read` the table are compared with it first: ConflictError if
+        others have written one of their keys since, KeysExistError for a new row whose key was
+        there, UnsupportedError where rows get other keys and can't be one transaction; nothing is
+        written then. `operation` is said by the transaction's record.
 
         With a mark, a batch that the table has already changes nothing, and one that a crash has
         cut through is completed. Raises InvalidCallError, before anything is published, when
@@ -139,7 +151,7 @@ class Publisher:
 
         with maintenance_lease(context.store, f"publishing {mark or uuid4().hex}", name=PUBLISHING):
             context.check_writes()
-            done = self._publish(base, parts, mark)
+            done = self._publish(base, parts, mark, read, operation)
         skipped = sum(part.skipped for part in done)
         rows = sum(part.rows for part in done) - skipped
         if skipped:
@@ -171,12 +183,19 @@ class Publisher:
         map_in_threads(take, self._claimers(regions), PARALLEL)
 
     def _publish(
-        self, base: BaseTable, parts: Sequence[StagedRegion], mark: BatchMark | None
+        self,
+        base: BaseTable,
+        parts: Sequence[StagedRegion],
+        mark: BatchMark | None,
+        read: RowsRead | None,
+        operation: str | None,
     ) -> Sequence[StagedRegion]:
         """Claim the regions, and publish; the parts that were published now."""
         self._find_regions(base, parts)
         regions = [self._regions[part.key] for part in parts]
         writers = map_in_threads(self._claimed, regions, PARALLEL)
+        if read is not None:
+            read.check(self._base(), parts, writers, self._get)
         stored = StoredRows(base.info, self._get)
         unwritten = [
             (part, writer)
@@ -187,11 +206,14 @@ class Publisher:
         lacking = [(part, writer) for part, (_, writer) in zip(compared, unwritten, strict=True)]
         few = all(part.batch.goes_through_log for part in parts)
         entries = _entries(lacking) if few else None
+        most = Together.most_regions if self._context.takes_transactions else 1
+        if read is not None and (entries is None or len(entries) > most):
+            read.check_apart(parts)
         if entries is not None:
-            if not self._append(lacking, entries, mark, len(parts)):
+            if not self._append(lacking, entries, mark, len(parts), operation):
                 return ()
         else:
-            with half_done(_PARTLY, StoreUnavailableError):
+            with half_done(_PARTLY, StoreUnavailableError) if read is None else half_done(_CHANGED):
                 map_in_threads(lambda pair: self._add(*pair, mark), lacking, PARALLEL)
         for _, writer in lacking:
             self._wait_flushed(writer)
@@ -214,10 +236,12 @@ class Publisher:
         entries: Sequence[pa.RecordBatch],
         mark: BatchMark | None,
         parts: int,
+        operation: str | None,
     ) -> bool:
         """Write the rows of parts through the WAL, of a batch that has so many; False if an earlier
         attempt has written them."""
-        context, description = self._context, Description(staged=mark)
+        context = self._context
+        description = Description(staged=mark, operation=operation)
         if mark is not None and parts > 1 and context.takes_transactions:
             # The claims have decided over attempts that were cut off.
             free = free_id(Transactions(context.store), transaction_id(mark))
@@ -340,6 +364,10 @@ def _entries(lacking: _Lacking) -> list[pa.RecordBatch] | None:
 
 
 _PARTLY = "some regions may have their rows; publish them again"
+_CHANGED = (
+    "some regions may have the rows of this statement: read them back, as running it again would "
+    "change those twice"
+)
 
 
 def _reason(error: BaseException) -> BaseException:

@@ -22,6 +22,7 @@ from exec_nodes.evolution.match import FIELD_ID_KEY
 from exec_nodes.evolution.project import ByFieldId, numbered, project_batch
 from exec_nodes.lance.errors import lance_errors, lance_panics
 from exec_nodes.lance.reading import rows_of
+from memwal_sql.bulk.changes import CHANGE, Bits, once_in_pieces
 from memwal_sql.bulk.files import SmallPieces
 from memwal_sql.bulk.key_runs import sharing
 from memwal_sql.bulk.rows import GIVEN, ORDER, RowForm
@@ -41,6 +42,7 @@ from memwal_sql.write.router import RegionKey, RegionValues
 
 PARALLEL = 8  # regions
 _NAME = "what a task has staged"
+_EXTRAS = (ORDER, GIVEN, CHANGE)
 
 
 class StagedTables(Thresholds):
@@ -70,12 +72,14 @@ class KeptPiece:
         form: how its rows were read.
         mask: true for rows that are written; None for all of them.
         lacking: columns that its rows lack, and in which the table's rows keep their values.
+        bits: those of the rows that are written, if another piece has changes of their keys.
     """
 
     piece: StagedPiece
     form: RowForm
     mask: Mask | None = None
     lacking: tuple[str, ...] = ()
+    bits: Bits | None = None
 
     @property
     def rows(self) -> int:
@@ -131,7 +135,10 @@ class RegionBatch:
     def keys(self, kept: KeptPiece) -> pa.Table:
         """The keys of the rows that are written, and what their condition names."""
         keys = self.reader.keys(kept.piece)
-        return keys if kept.mask is None else keys.filter(pa.array(kept.mask))
+        keys = keys if kept.mask is None else keys.filter(pa.array(kept.mask))
+        if kept.bits is None:
+            return keys
+        return keys.set_column(keys.column_names.index(CHANGE), CHANGE, pa.array(kept.bits))
 
     def read(self) -> pa.RecordBatch | None:
         """The rows of all pieces but the whole ones, being few; None if they are too large for one
@@ -268,6 +275,16 @@ class StagedReader:
     def _once(self, pieces: Sequence[KeptPiece], tasks: Sequence[int]) -> list[KeptPiece]:
         """Pieces that may share keys, with every key once."""
         # What conditions name may be whole rows: it is read when they are compared, piece by piece.
+        if pieces[0].form.changes:
+            more = (CHANGE,)
+            tables = map_in_threads(lambda kept: self.keys(kept.piece, more), pieces, PARALLEL)
+            stay, bits = once_in_pieces(tables, self._primary_key)
+            if stay is None:
+                return list(pieces)
+            return [
+                replace(each, mask=None if mask.all() else mask, bits=some)
+                for each, mask, some in zip(pieces, stay, bits, strict=True)
+            ]
         unread = [
             UnreadPiece(task, kept.piece.rows, partial(self.keys, kept.piece, (ORDER,)))
             for kept, task in zip(pieces, tasks, strict=True)
@@ -299,7 +316,7 @@ class StagedReader:
             batches = self._renamed(rows, stored)
         else:
             table = self._arrow(piece)
-            names = [name for name in table.column_names if name not in (ORDER, GIVEN)]
+            names = [name for name in table.column_names if name not in _EXTRAS]
             table = table.select(names)
             batches = self._renamed(table, table.schema)
         conformed = [conform(batch, self._schema) for batch in batches]
@@ -317,7 +334,7 @@ class StagedReader:
             if not self.small.exists(path):
                 raise self._gone(path)
 
-    def keys(self, piece: StagedPiece, more: Sequence[str] = (ORDER, GIVEN)) -> pa.Table:
+    def keys(self, piece: StagedPiece, more: Sequence[str] = _EXTRAS) -> pa.Table:
         """The keys of a piece, and what orders and compares its rows, in memory of their own."""
         columns = list(self._primary_key)
         if piece.folder is not None and piece.order is None:

@@ -48,6 +48,7 @@ class RowForm:
             `"last"`, by which the last one of a task wins. Two tasks must not have the same key.
         when: a condition over the table's row, `t`, and the given one, `s`: a row replaces or
             deletes an existing one only where it is true.
+        changes: whether the rows are changes of a statement, as `memwal_sql.bulk.changes` has them.
     """
 
     order_by: str | None = None
@@ -56,6 +57,7 @@ class RowForm:
     missing: str = ERROR
     duplicates: str = ERROR
     when: str | None = None
+    changes: bool = False
 
     def over(self, info: TableInfo) -> RowForm:
         """The form with its condition spelt out, None if it is true: without one, rows that are

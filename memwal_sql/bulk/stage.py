@@ -23,6 +23,7 @@ from lance.fragment import write_fragments
 from exec_nodes.evolution.match import FIELD_ID_KEY
 from exec_nodes.evolution.project import numbered
 from exec_nodes.lance.reading import written
+from memwal_sql.bulk.changes import CHANGE, ChangeReader, once_each
 from memwal_sql.bulk.key_runs import Runs, runs_of
 from memwal_sql.bulk.rows import GIVEN, ORDER, RowForm, RowReader, newest
 from memwal_sql.errors import NotFoundError, ReopenError
@@ -104,6 +105,7 @@ class StagedTask:
     form: RowForm = field(default_factory=RowForm)
     incarnation: UUID | None = None
     spec_id: int | None = None
+    moves: bool = False
 
 
 class Stager:
@@ -126,7 +128,7 @@ class Stager:
         self._spec = spec
         self._router = Router(spec)
         self._form = form
-        self._reader = RowReader(form, writer.info)
+        self._reader = ChangeReader(writer.info) if form.changes else RowReader(form, writer.info)
         self._numbered = numbered(writer.info.schema, writer.base.lance_schema)
         self._folder = f"{folder}/{uuid4().hex}"
         self._limits = limits
@@ -139,7 +141,8 @@ class Stager:
     def stage(self, batches: Iterable[pa.RecordBatch]) -> StagedTask:
         """Stage all rows. Raises InvalidCallError naming a value that does not fit."""
         for table in _joined(batches, self._limits.joined):
-            self._given = self._reader.given_columns(table.column_names)
+            if isinstance(self._reader, RowReader):
+                self._given = self._reader.given_columns(table.column_names)
             for part in self._router.route(self._reader.read(table)):
                 buffer = self._buffers.setdefault(part.key, _Buffer(part.values))
                 buffer.add(part.rows)
@@ -156,6 +159,7 @@ class Stager:
             self._form,
             self._writer.context.incarnation,
             self._spec.spec_id,
+            isinstance(self._reader, ChangeReader) and self._reader.moves,
         )
 
     def _known(self) -> frozenset[bytes]:
@@ -164,9 +168,12 @@ class Stager:
         return frozenset(f.metadata[FIELD_ID_KEY] for f in known)
 
     def _stage(self, key: RegionKey, buffer: _Buffer) -> None:
-        info = self._writer.info
-        rows = newest(buffer.table(), info.primary_key, self._form.duplicates)
-        size, runs = int(rows.nbytes), runs_of(rows.select(self._writer.info.primary_key).columns)
+        primary_key = self._writer.info.primary_key
+        if self._form.changes:
+            rows = once_each(buffer.table(), list(primary_key))
+        else:
+            rows = newest(buffer.table(), primary_key, self._form.duplicates)
+        size, runs = int(rows.nbytes), runs_of(rows.select(list(primary_key)).columns)
         if size >= self._limits.generation:
             self._pieces.append(replace(self._large(key, buffer.values, rows), runs=runs))
             return
@@ -228,7 +235,7 @@ class Stager:
 
 def _not_stored(rows: pa.Table) -> list[str]:
     """Their columns that are not stored."""
-    return [name for name in (ORDER, GIVEN) if name in rows.column_names]
+    return [name for name in (ORDER, GIVEN, CHANGE) if name in rows.column_names]
 
 
 class _Buffer:

@@ -59,7 +59,7 @@ class StoredRows:
         a change where their rows are large."""
         every = pa.concat_tables([table.select(self._key) for table in keys])
         parts: list[pa.Table] = []
-        for _, _, old in self._lookups(every, columns):
+        for _, _, old in self.lookups(every, columns):
             parts.append(old)
             if sum(part.nbytes for part in parts) > StoredLimits.nbytes:
                 return self
@@ -85,7 +85,7 @@ class StoredRows:
         """
         columns, exists = form.named("t", self._info.schema.names), False
         masks = [np.ones(0, np.bool_)]
-        for some, found, rows in self._lookups(keys, columns):
+        for some, found, rows in self.lookups(keys, columns):
             mask = np.ones(some.num_rows, np.bool_)
             exists = exists or bool(len(found))
             if form.when is not None:
@@ -97,7 +97,7 @@ class StoredRows:
     def filled(self, rows: pa.Table, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Rows in a MemTable's schema, some at a time, whose `columns` have the values of the
         table's rows, or for a new key the default or null."""
-        for some, found, old in self._lookups(rows, columns):
+        for some, found, old in self.lookups(rows, columns):
             places = np.full(some.num_rows, -1, np.int64)
             places[found] = np.arange(len(found))
             for name in columns:
@@ -125,7 +125,7 @@ class StoredRows:
             values = pa.concat_arrays([values, pa.repeat(default, 1)])
         return values.take(pa.array(places, mask=is_null))
 
-    def _lookups(
+    def lookups(
         self, rows: pa.Table, columns: Sequence[str]
     ) -> Iterator[tuple[pa.Table, npt.NDArray[np.int64], pa.Table]]:
         """Rows some at a time, each time with what `_found` has of their keys."""

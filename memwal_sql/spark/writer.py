@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -18,6 +18,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from memwal_sql.bulk.publish import Publisher
+from memwal_sql.bulk.rows import RowForm
 from memwal_sql.bulk.stage import StagedTask, StageLimits
 from memwal_sql.errors import InvalidCallError, MemWalError
 from memwal_sql.life_log import life_log
@@ -65,7 +66,8 @@ class BatchWriter(DataSourceArrowWriter):
         """Stage one task's rows."""
         if self._leave:
             return Staged(StagedTask(()))
-        return _stage(self._options, self._job, iterator, replaces=self._overwrite)
+        form = row_form(self._options)
+        return stage(self._options, self._job, form, iterator, replaces=self._overwrite)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish, on the driver."""
@@ -73,15 +75,15 @@ class BatchWriter(DataSourceArrowWriter):
             return
         table = table_of(self._options)
         if self._overwrite:
-            table.replace_staged(_tasks(messages))
+            table.replace_staged(tasks_of(messages))
         else:
-            table.publisher().publish(_tasks(messages), self._mark)
-        _discard(self._options, self._job)
+            table.publisher().publish(tasks_of(messages), self._mark)
+        discard(self._options, self._job)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Leave nothing, on the driver."""
         del messages
-        _discard(self._options, self._job)
+        discard(self._options, self._job)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -100,22 +102,22 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Stage one task's rows; which batch they are of only the commit knows."""
-        return _stage(self._options, self._query, iterator)
+        return stage(self._options, self._query, row_form(self._options), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Publish a batch, on the driver."""
         publisher = _publisher(self._options, self._query)
-        publisher.publish(_tasks(messages), BatchMark(self._query, batchId))
-        if any(piece.data is None for task in _tasks(messages) for piece in task.pieces):
-            _discard(self._options, self._query)
+        publisher.publish(tasks_of(messages), BatchMark(self._query, batchId))
+        if any(piece.data is None for task in tasks_of(messages) for piece in task.pieces):
+            discard(self._options, self._query)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Leave nothing, on the driver."""
         del messages, batchId
-        _discard(self._options, self._query)
+        discard(self._options, self._query)
 
 
-def _discard(options: Options, job: str) -> None:
+def discard(options: Options, job: str) -> None:
     """Remove the staged files of a job. A failure here is not raised: published rows stay, and
     Spark reports the reason of an abort."""
     try:
@@ -125,10 +127,16 @@ def _discard(options: Options, job: str) -> None:
         _log.warning("%s: what %s staged is left there: %s", options.uri, job, kind)
 
 
-def _stage(
-    options: Options, job: str, batches: Iterator[pa.RecordBatch], *, replaces: bool = False
+def stage(
+    options: Options,
+    job: str,
+    form: RowForm,
+    batches: Iterator[pa.RecordBatch],
+    *,
+    replaces: bool = False,
 ) -> Staged:
-    stager = table_of(options).stager(job, row_form(options), _limits(), replaces=replaces)
+    """Stage the rows of a task."""
+    stager = table_of(options).stager(job, form, _limits(), replaces=replaces)
     return Staged(stager.stage(batches))
 
 
@@ -150,7 +158,8 @@ def _check_overwrite(options: Options) -> None:
         raise InvalidCallError(f'{given} belong to mode("append"), as an overwrite keeps no rows')
 
 
-def _tasks(messages: list[WriterCommitMessage | None]) -> list[StagedTask]:
+def tasks_of(messages: Sequence[WriterCommitMessage | None]) -> list[StagedTask]:
+    """What the tasks have staged."""
     return [message.task for message in messages if isinstance(message, Staged)]
 
 

@@ -13,6 +13,7 @@ from pyspark.logger.worker_io import capture_outputs
 from memwal_sql.errors import MemWalError
 from memwal_sql.spark.driver.answer import Answer
 from memwal_sql.spark.driver.catalog import CATALOG
+from memwal_sql.spark.driver.changes import CHANGES
 from memwal_sql.spark.driver.scan import SCANS
 
 Operation = Callable[[Mapping[str, Any], Sequence[bytes]], Answer]
@@ -26,6 +27,7 @@ def _with_json_alone(operation: Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 OPERATIONS: Mapping[str, Operation] = {
     **SCANS,
+    **CHANGES,
     **{name: _with_json_alone(operation) for name, operation in CATALOG.items()},
 }
 

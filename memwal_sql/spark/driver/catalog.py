@@ -34,13 +34,13 @@ _NOT_FOUND = {"found": False}
 
 def list_tables(request: Request) -> Reply:
     """The names of all tables, without metadata tables."""
-    return {"names": _place(request).names()}
+    return {"names": place_of(request).names()}
 
 
 def load_table(request: Request) -> Reply:
     """A table as it is, or as it was at `version` (a number or name) or `micros` (since 1970); or a
     metadata table, by a name such as `events$history`."""
-    place, name = _place(request), request["name"]
+    place, name = place_of(request), request["name"]
     of, _, about = name.rpartition("$")
     values: dict[str, str] = {}
     if "version" in request:
@@ -52,12 +52,12 @@ def load_table(request: Request) -> Reply:
             return _NOT_FOUND
         if values:
             raise InvalidCallError(f"{name} describes {of} as it is now: it has no AS OF")
-        options = _options(place, of, {"metadata": about})
+        options = table_options(place, of, {"metadata": about})
         columns = metadata_schema(options, about).json()
         return {"found": True, "metadata": about, "path": options.uri, "columns": columns}
     if not _is_ours(place, name):
         return _NOT_FOUND
-    options = _options(place, name, values)
+    options = table_options(place, name, values)
     return {**described(name, table_of(options)), "moment": values}
 
 
@@ -65,7 +65,7 @@ def make_table(request: Request) -> Reply:
     """Make a table. In `mode` `replace` or `createOrReplace` a table that is there is used if it
     has these columns, key and regions: with `empty` its rows are deleted, else the caller replaces
     them. In mode `create` a table that is there is not touched."""
-    place, name, mode = _place(request), request["name"], request["mode"]
+    place, name, mode = place_of(request), request["name"], request["mode"]
     uri = place.location(name)
     if not is_table(uri, place.storage_options):
         if mode == "replace":
@@ -90,7 +90,7 @@ def make_table(request: Request) -> Reply:
 
 def alter_table(request: Request) -> Reply:
     """Change columns, after all changes were checked."""
-    place, name = _place(request), request["name"]
+    place, name = place_of(request), request["name"]
     if not _is_ours(place, name):
         return _NOT_FOUND
     table = _table(place, name)
@@ -101,19 +101,19 @@ def alter_table(request: Request) -> Reply:
 
 def truncate_table(request: Request) -> Reply:
     """Delete all rows, in one step."""
-    table = _table(_place(request), request["name"])
+    table = _table(place_of(request), request["name"])
     table.replace_rows(table.schema.empty_table())
     return {}
 
 
 def can_delete(request: Request) -> Reply:
     """Whether `delete_rows` takes the conditions."""
-    return {"can": _condition(request, _table(_place(request), request["name"])) is not None}
+    return {"can": _condition(request, _table(place_of(request), request["name"])) is not None}
 
 
 def delete_rows(request: Request) -> Reply:
     """Delete the rows that meet all conditions, as `TableWriter.delete_where` does."""
-    table = _table(_place(request), request["name"])
+    table = _table(place_of(request), request["name"])
     condition = _condition(request, table)
     if condition is None:
         raise ReopenError(f"the columns of {table.uri} have changed: run the statement again")
@@ -130,7 +130,7 @@ def _condition(request: Request, table: Table) -> str | None:
 
 def remove_table(request: Request) -> Reply:
     """Delete a table with its files."""
-    place, name = _place(request), request["name"]
+    place, name = place_of(request), request["name"]
     if not _is_ours(place, name):
         return _NOT_FOUND
     uri = place.location(name)
@@ -142,7 +142,7 @@ def remove_table(request: Request) -> Reply:
 def abandon_table(request: Request) -> Reply:
     """Delete a table that the caller has made, of an `incarnation`. Raises ConflictError where
     others have written to it, or have made another one there."""
-    place, name = _place(request), request["name"]
+    place, name = place_of(request), request["name"]
     if not _is_ours(place, name):
         return _NOT_FOUND
     table = _table(place, name)
@@ -164,7 +164,8 @@ def _iso(micros: int) -> str:
         raise InvalidCallError("AS OF takes a time of the years 1 to 9999") from None
 
 
-def _place(request: Request) -> Place:
+def place_of(request: Request) -> Place:
+    """The folder that a request names."""
     return Place(request["root"], request["storage"] or None)
 
 
@@ -180,10 +181,11 @@ def _is_ours(place: Place, name: str) -> bool:
 
 
 def _table(place: Place, name: str) -> Table:
-    return table_of(_options(place, name, {}))
+    return table_of(table_options(place, name, {}))
 
 
-def _options(place: Place, name: str, values: Mapping[str, str]) -> Options:
+def table_options(place: Place, name: str, values: Mapping[str, str]) -> Options:
+    """The options of a use of a table of a folder."""
     storage = tuple(sorted((place.storage_options or {}).items()))
     return Options(place.location(name), values, storage)
 

@@ -22,12 +22,11 @@ import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.expressions.filter.AlwaysTrue;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.ScanBuilder;
-import org.apache.spark.sql.connector.write.DeltaWriteBuilder;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.RowLevelOperation;
 import org.apache.spark.sql.connector.write.RowLevelOperationBuilder;
 import org.apache.spark.sql.connector.write.RowLevelOperationInfo;
-import org.apache.spark.sql.connector.write.SupportsDelta;
+import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
@@ -113,46 +112,23 @@ final class CatalogTable extends MemwalTable
 
   @Override
   public RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo info) {
-    if (info.command() != RowLevelOperation.Command.DELETE) {
-      throw refusal(info.command());
-    }
-    return Deletion::new;
+    return () -> new RowChanges(this, info.command());
   }
 
-  private UnsupportedOperationException refusal(RowLevelOperation.Command command) {
-    String some =
-        command == RowLevelOperation.Command.DELETE
-            ? "DELETE here takes comparisons of columns with constants, of all types but floats, and "
-                + "no subqueries or functions"
-            : command + " can't be run here";
-    return new UnsupportedOperationException(
-        some
-            + ": write the keys of rows to delete to "
-            + name()
-            + " with option(\"operation\", \"delete\"), and rows that change as they are to be");
+  @Override
+  public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    return new InsertWrite(this, super.newWriteBuilder(info));
   }
 
-  /** What Spark plans before it asks for a deletion by conditions, and runs where that can't be. */
-  private final class Deletion implements SupportsDelta {
-    @Override
-    public Command command() {
-      return Command.DELETE;
-    }
+  /** A request about the changes of a statement. */
+  ObjectNode changing(RowLevelOperation.Command command) {
+    ObjectNode request = folder.request(about.get("name").asText());
+    return request.put("incarnation", id()).put("command", command.toString());
+  }
 
-    @Override
-    public NamedReference[] rowId() {
-      return key();
-    }
-
-    @Override
-    public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-      throw refusal(command());
-    }
-
-    @Override
-    public DeltaWriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-      throw refusal(command());
-    }
+  /** A request about the rows of a MERGE that only inserts. */
+  ObjectNode inserting() {
+    return changing(RowLevelOperation.Command.MERGE);
   }
 
   /** Tells the table from one that was dropped; Spark asks before it reads for a frame again. */
@@ -196,7 +172,7 @@ final class CatalogTable extends MemwalTable
     return new Constraint[] {key};
   }
 
-  private NamedReference[] key() {
+  NamedReference[] key() {
     return texts(about.get("primaryKey")).stream()
         .map(Expressions::column)
         .toArray(NamedReference[]::new);

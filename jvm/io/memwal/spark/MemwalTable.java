@@ -71,7 +71,7 @@ class MemwalTable implements Table, SupportsRead, SupportsWrite {
     if (NOT_OF_ROWS.stream().anyMatch(all::containsKey)) {
       return ((SupportsRead) python(schema, all)).newScanBuilder(all);
     }
-    return new MemwalScanBuilder(this, schema, all);
+    return scanned(all);
   }
 
   @Override
@@ -98,12 +98,22 @@ class MemwalTable implements Table, SupportsRead, SupportsWrite {
     return answer;
   }
 
+  /** A scan with these options alone. */
+  MemwalScanBuilder scanned(CaseInsensitiveStringMap all) {
+    return new MemwalScanBuilder(this, schema, all);
+  }
+
+  /** The state that scans with these options read; null before the first. */
+  synchronized byte[] state(CaseInsensitiveStringMap options) {
+    return states.get(options);
+  }
+
   static Table python(StructType schema, CaseInsensitiveStringMap options) {
     return MemwalSource.python().getTable(schema, new Transform[0], options.asCaseSensitiveMap());
   }
 
   /** The table's options, and those of one use. */
-  private CaseInsensitiveStringMap with(CaseInsensitiveStringMap given) {
+  CaseInsensitiveStringMap with(CaseInsensitiveStringMap given) {
     Map<String, String> all = new HashMap<>(new CaseInsensitiveStringMap(options));
     all.putAll(given);
     return new CaseInsensitiveStringMap(all);
