@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from benchmarks.__main__ import main
+from benchmarks.spark.changes import merge
 from benchmarks.spark.way_in import micro_batch, way_in
 from benchmarks.spark.work import FULL, SMALL, Sizes, batch_write, reading, stream_write
 from benchmarks.support.result import Result
@@ -24,6 +25,7 @@ BENCHMARKS: Mapping[str, Callable[[SparkSession, Path, Sizes], Iterator[Result]]
     "way-in": lambda spark, folder, sizes: (
         result for rows in sizes.table for result in way_in(spark, folder, rows)
     ),
+    "merge": lambda spark, folder, sizes: merge(spark, folder, sizes.merged),
     "micro-batch": lambda spark, folder, _: micro_batch(spark, folder),
 }
 

@@ -25,16 +25,18 @@ _PIECE_ROWS = 1_000_000
 
 @dataclass(frozen=True)
 class Sizes:
-    """Rows, rows a second, and seconds; the rows of tables beside Parquet."""
+    """Rows, rows a second, and seconds; the rows of tables beside Parquet, and of a table that
+    others are merged into."""
 
     rows: int
     rate: int
     seconds: int
     table: tuple[int, ...]
+    merged: int
 
 
-FULL = Sizes(5_000_000, 20_000, 30, (300_000, 3_000_000))
-SMALL = Sizes(20_000, 1_000, 8, (20_000,))
+FULL = Sizes(5_000_000, 20_000, 30, (300_000, 3_000_000), 1_000_000)
+SMALL = Sizes(20_000, 1_000, 8, (20_000,), 20_000)
 
 
 def reading(spark: SparkSession, folder: Path, sizes: Sizes) -> Iterator[Result]:
