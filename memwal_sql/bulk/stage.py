@@ -41,6 +41,7 @@ from planner.regions.spec import RegionSpec
 from planner.regions.values import RegionValue
 
 _KIB, _MIB = 1 << 10, 1 << 20
+_FIRST_TASKS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,12 @@ class StageLimits:
     buffered: int = 256 * _MIB
     generation: int = 8 * _MIB
     inline: int = 16 * _KIB
+
+    @classmethod
+    def of_task(cls, number: int) -> StageLimits:
+        """Where small batches have few tasks, their rows travel in messages. All messages are on
+        the driver together: tasks beyond the first ones send little."""
+        return cls(inline=512 * _KIB) if number < _FIRST_TASKS else cls()
 
 
 @dataclass(frozen=True, slots=True)

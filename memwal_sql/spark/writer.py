@@ -31,8 +31,6 @@ from memwal_sql.table import Table
 from memwal_sql.write.ingest.missing import KEEP
 
 _KEPT_PUBLISHERS = 4
-_FIRST_TASKS = 32
-_FIRST_INLINE = 512 << 10
 
 _log = life_log(__name__)
 
@@ -141,12 +139,8 @@ def stage(
 
 
 def _limits() -> StageLimits:
-    """Where small batches have few tasks, their rows travel in messages. All messages are on the
-    driver together: tasks beyond the first ones send little."""
     task = TaskContext.get()
-    if task is None or task.partitionId() >= _FIRST_TASKS:
-        return StageLimits()
-    return StageLimits(inline=_FIRST_INLINE)
+    return StageLimits() if task is None else StageLimits.of_task(task.partitionId())
 
 
 def _check_overwrite(options: Options) -> None:
