@@ -137,16 +137,17 @@ def _task(uri: str, folder: str) -> Counts:
         opened.add(region.manifest.region_id)
         return rebuild(self, base, region)
 
-    # Some tasks of fragments, each as the first one of a worker; others open what they read.
-    shares = [share for share in map(pickle.loads, parts) if share.fragments and not share.regions]
+    # Some tasks of fragments, each as the first one of a worker. Regions that are read are opened.
+    shares = [share for share in map(pickle.loads, parts) if share.fragments]
     for share in shares[:: max(1, len(shares) // 5)]:
-        opened.clear()
         reader: Any = pickle.loads(function)
+        regions = [region.manifest.region_id for region in reader._pinned.regions]  # noqa: SLF001
+        opened.clear()
         with patch.object(PinnedTable, "_sources", noted):
             for _ in reader.read(share):
                 pass
-        most = max(most, len(opened))
-    return {"regions that a task opens": most, "worker of a read, MB": _peak()}
+        most = max(most, len(opened - {regions[place] for place in share.regions}))
+    return {"regions that a task opens to mask": most, "worker of a read, MB": _peak()}
 
 
 def _stage(uri: str, folder: str) -> Counts:

@@ -11,7 +11,7 @@ def test_a_few_tasks_and_regions_are_counted(tmp_path: Path) -> None:
     read = counts.read(tmp_path / "read", 3, 2, by_region=True)
     written = counts.written(tmp_path / "written", 4, 2, by_region=True)
     assert read["to a task, bytes"] < 400
-    assert read["regions that a task opens"] == 1
+    assert read["regions that a task opens to mask"] == 1
     assert written["from a task, bytes"] < 2_000
     assert written["staged objects that the driver opens"] <= 3 * 4
     assert all(number < 1_024 for name, number in {**read, **written}.items() if "MB" in name)
